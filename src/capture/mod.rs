@@ -1,0 +1,3 @@
+//! Captures: records, codecs, writer, reader, recovery.
+
+pub mod records;

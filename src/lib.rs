@@ -1,0 +1,14 @@
+//! Stepscope: a flight recorder and forensics workbench for LLM decoding.
+//!
+//! ARCHITECTURE.md has the map, the data flow and the invariants.
+#![warn(missing_docs)]
+
+pub mod arith;
+pub mod backend;
+pub mod capture;
+pub mod cli;
+pub mod engine;
+pub mod model;
+pub mod params;
+pub mod replay;
+pub mod types;

@@ -1,0 +1,1 @@
+//! Models: weights, tokenizer, chat template and generation defaults, loaded from GGUF or safetensors.

@@ -1,0 +1,1 @@
+//! Request fields and their resolution, with provenance.

@@ -1,0 +1,1 @@
+//! Independent re-computation of what a capture recorded.
