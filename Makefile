@@ -1,0 +1,48 @@
+# `make demo` runs the main job, `make test` the tests; the rest is for developers.
+# Everything uses Cargo's dev profile, which is optimized, so that dependencies are built once.
+
+SHELL := /bin/bash
+CARGO ?= cargo
+STEPSCOPE := $(CARGO) run --quiet --bin stepscope --
+OUT ?= target/demo
+
+.PHONY: demo test bench quality lint fuzz model help
+
+help:
+	@echo "make demo     fetch SmolLM2-135M, record 24 requests, replay every check"
+	@echo "make test     all tests"
+	@echo "make bench    measured figures, paired, with the machine they were taken on"
+	@echo "make quality  KL divergence from the f32 computation, beside llama.cpp's (needs llama-perplexity)"
+	@echo "make lint     rustfmt, clippy, rustdoc"
+	@echo "make fuzz     each fuzz target for a minute (installs cargo-fuzz)"
+
+model:
+	@python3 scripts/fetch-model.py
+
+demo: model
+	@echo "building stepscope (the first build takes some minutes)"
+	@$(CARGO) build --quiet --bin stepscope
+	@mkdir -p $(OUT) && rm -f $(OUT)/tour.mcap $(OUT)/tour.mcap.partial
+	$(STEPSCOPE) record --model "$$(python3 scripts/fetch-model.py)" --requests captures/tour/requests.jsonl \
+	  --out $(OUT)/tour.mcap --outputs $(OUT)/outputs.jsonl
+	$(STEPSCOPE) replay $(OUT)/tour.mcap --model "$$(python3 scripts/fetch-model.py)"
+
+test: model
+	$(CARGO) test
+
+bench: model
+	STEPSCOPE_MODEL="$$(python3 scripts/fetch-model.py)" $(CARGO) bench --profile dev --bench figures
+
+quality: model
+	STEPSCOPE_MODEL="$$(python3 scripts/fetch-model.py)" $(CARGO) bench --profile dev --bench quality
+
+lint:
+	$(CARGO) fmt --check
+	$(CARGO) clippy --all-targets -- -D warnings
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --no-deps --document-private-items
+
+FUZZ_SECONDS ?= 60
+fuzz:
+	command -v cargo-fuzz >/dev/null || $(CARGO) install --locked cargo-fuzz
+	set -e; for target in capture gguf request; do \
+	  $(CARGO) fuzz run -s none $$target -- -max_total_time=$(FUZZ_SECONDS) -rss_limit_mb=2048; done
