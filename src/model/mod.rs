@@ -1,1 +1,47 @@
 //! Models: weights, tokenizer, chat template and generation defaults, loaded from GGUF or safetensors.
+//!
+//! A model file is untrusted input: every size is checked before use, and errors carry the byte offset.
+
+mod chat_template;
+mod config;
+mod error;
+mod generation_config;
+mod identity;
+mod tokenizer;
+mod weights;
+
+use std::path::Path;
+
+pub use chat_template::{ChatPrompt, ChatTemplate, TemplateError};
+pub use config::{Architecture, LayerKind, ModelConfig, Rope};
+pub use error::{ModelError, Problem};
+pub use generation_config::GenerationConfig;
+pub use identity::{Hash, ModelIdentity};
+pub use tokenizer::{TextStream, Tokenizer, TokenizerError};
+pub use weights::{AttentionWeights, ConvolutionWeights, LayerWeights, OperatorWeights, Tensor, Weights};
+
+/// Everything that is known about a model once it is loaded.
+pub struct Model {
+    /// Where it came from and what identifies it.
+    pub identity: ModelIdentity,
+    /// Its shape.
+    pub config: ModelConfig,
+    /// Its weights, as they stand in the file.
+    pub weights: Weights,
+    /// Text to ids and back.
+    pub tokenizer: Tokenizer,
+    /// Messages to text; `None` when the model has no template.
+    pub chat_template: Option<ChatTemplate>,
+    /// Sampling defaults that the model's authors recommend.
+    pub generation_config: GenerationConfig,
+}
+
+impl Model {
+    /// Loads a GGUF file, or a folder with `config.json`, safetensors files and `tokenizer.json`.
+    ///
+    /// # Errors
+    /// If a file cannot be read, is damaged, or asks for something this build does not know.
+    pub fn load(_path: &Path) -> Result<Self, ModelError> {
+        todo!("within the hour")
+    }
+}
