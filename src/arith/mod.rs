@@ -91,3 +91,12 @@ pub struct RowStatistics {
     /// Order-free checksum.
     pub checksum: u64,
 }
+
+/// Which elements of a head form a pair that rotates together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RopeLayout {
+    /// (2i, 2i+1): llama in GGUF, whose converter permutes the rows of queries and keys.
+    Interleaved,
+    /// (i, i + head size / 2): Hugging Face, and lfm2 everywhere.
+    Halves,
+}

@@ -5,6 +5,7 @@
 
 mod batch;
 mod error;
+pub mod mapped_file;
 
 pub use batch::{BatchEntry, SnapshotId, StateAccess, StepBatch, StepOutput};
 pub use error::BackendError;

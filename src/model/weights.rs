@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::arith::{MatrixView, WeightFormat};
+use crate::arith::WeightFormat;
 use crate::backend::mapped_file::MappedFile;
 
 /// Every weight of a model.
