@@ -76,7 +76,8 @@ fn unsafe_lives_in_arith_and_backend_only() {
 
 #[test]
 fn no_field_has_a_bare_serde_default() {
-    let found = lines(|line| line.contains("serde(default") || line.contains(", default)"), |path| !path.starts_with("cli/"));
+    let found =
+        lines(|line| line.contains("serde(default") || line.contains(", default)"), |path| !path.starts_with("cli/"));
     let numeric: Vec<_> = found.into_iter().filter(|line| line.contains("serde")).collect();
     assert!(numeric.is_empty(), "an omitted field is an Option, not a default:\n{}", numeric.join("\n"));
 }

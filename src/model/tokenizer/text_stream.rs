@@ -42,7 +42,9 @@ impl TextStream {
 /// Length of the suffix that is the beginning of a character, and may yet become one.
 fn incomplete_suffix(bytes: &[u8]) -> usize {
     let last = bytes.utf8_chunks().last().map_or(&[][..], |chunk| chunk.invalid());
-    let incomplete = !last.is_empty() && bytes.ends_with(last) && std::str::from_utf8(last).is_err_and(|error| error.error_len().is_none());
+    let incomplete = !last.is_empty()
+        && bytes.ends_with(last)
+        && std::str::from_utf8(last).is_err_and(|error| error.error_len().is_none());
     if incomplete { last.len() } else { 0 }
 }
 
