@@ -1,9 +1,12 @@
 //! The arithmetic contract ("arith 1"): one result for each operation, on every device.
 //!
-//! `docs/arithmetic.md` is the normative text. [`scalar`] is its definition in code, straight and slow; [`Kernels`]
+//! `docs/arithmetic.md` is the normative text. [`scalar`] is its definition in code, straight and plain; `Kernels`
 //! is the same arithmetic through the instruction set of the machine, bit for bit.
 
+mod matrix;
 pub mod scalar;
+
+pub use matrix::{MatrixView, WeightFormat};
 
 /// Version of the contract; recorded in captures.
 pub const VERSION: u32 = 1;
@@ -23,40 +26,28 @@ pub enum Isa {
     Avx512,
 }
 
-/// How a matrix is stored, as in GGUF and safetensors.
+/// How keys and values are kept. It changes results, so it is a parameter of the contract and recorded in captures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum WeightFormat {
-    /// IEEE binary32.
+pub enum KvType {
+    /// As computed.
     F32,
-    /// IEEE binary16.
+    /// Rounded to binary16 when stored (nearest, ties to even) and widened exactly when read.
     F16,
-    /// bfloat16.
-    Bf16,
-    /// 32 4-bit values, one f16 scale.
-    Q4_0,
-    /// 32 4-bit values, f16 scale and minimum.
-    Q4_1,
-    /// 32 8-bit values, one f16 scale.
-    Q8_0,
-    /// 256 4-bit values in 8 sub-blocks with 6-bit scales and minima.
-    Q4K,
-    /// 256 6-bit values in 16 sub-blocks with 8-bit scales.
-    Q6K,
 }
 
-/// A weight matrix as it stands in its file: `rows` outputs of `columns` inputs, row-major.
-#[derive(Clone, Copy, Debug)]
-pub struct MatrixView<'a> {
-    format: WeightFormat,
-    rows: usize,
-    columns: usize,
-    bytes: &'a [u8],
+/// Which elements of an attention head form a pair that a rotary embedding turns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum RopeLayout {
+    /// (2i, 2i + 1): `llama` in GGUF.
+    Interleaved,
+    /// (i, i + head_size / 2): Hugging Face, and `lfm2` in GGUF.
+    Halves,
 }
 
 /// An activation row in int8 blocks of [`BLOCK`]: what a quantized matrix reads.
 ///
 /// A block with a non-finite element has scale NaN and values 0, so that the fault reaches every logit.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct QuantizedRow {
     /// One per element, within -127..=127.
     pub values: Vec<i8>,
@@ -73,14 +64,30 @@ pub enum ActivationRow {
     Float(Vec<f32>),
 }
 
+impl ActivationRow {
+    /// Elements in the row: the columns of a matrix that can read it.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Quantized(row) => row.values.len(),
+            Self::Float(row) => row.len(),
+        }
+    }
+
+    /// Whether the row has no element.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
 /// Statistics of one raw logits row, all defined by the contract.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RowStatistics {
     /// Lowest id of the greatest value; `None` if the row has a NaN or no value above -infinity.
     pub argmax: Option<u32>,
-    /// Greatest value, NaN left out; -infinity for a row without any.
+    /// Greatest value, NaN left out and -0 taken as +0; -infinity for a row without any.
     pub maximum: f32,
-    /// Log of the sum of exponentials; canonical NaN for an invalid row.
+    /// Log of the sum of exponentials; canonical NaN for a row with a NaN, with +infinity, or with nothing above
+    /// -infinity.
     pub log_sum_exp: f32,
     /// NaN values.
     pub nan_count: u32,
@@ -92,11 +99,43 @@ pub struct RowStatistics {
     pub checksum: u64,
 }
 
-/// Which elements of a head form a pair that rotates together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RopeLayout {
-    /// (2i, 2i+1): llama in GGUF, whose converter permutes the rows of queries and keys.
-    Interleaved,
-    /// (i, i + head size / 2): Hugging Face, and lfm2 everywhere.
-    Halves,
+/// Why the contract cannot compute with what it was given.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum ArithError {
+    /// A quantized row holds whole blocks only.
+    #[error(
+        "a {format} matrix needs a multiple of {block} columns, found {columns}; the file is damaged or another format"
+    )]
+    Columns {
+        /// The format.
+        format: WeightFormat,
+        /// Its elements per block.
+        block: usize,
+        /// What was asked for.
+        columns: usize,
+    },
+    /// The bytes are not the matrix.
+    #[error(
+        "a {format} matrix of {rows} x {columns} takes {expected} bytes, found {found}; the file is cut or damaged"
+    )]
+    Bytes {
+        /// The format.
+        format: WeightFormat,
+        /// Outputs.
+        rows: usize,
+        /// Inputs.
+        columns: usize,
+        /// Bytes needed; `usize::MAX` when the size overflows.
+        expected: usize,
+        /// Bytes given.
+        found: usize,
+    },
+    /// A rotary embedding that no table can be built for.
+    #[error("rotary embedding: expected {expected}, found {found}; correct the model's metadata")]
+    Rope {
+        /// What is accepted.
+        expected: &'static str,
+        /// What was given.
+        found: String,
+    },
 }

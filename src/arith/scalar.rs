@@ -1,1 +1,0 @@
-//! The contract in code: straight from the definition, one row at a time.
