@@ -5,11 +5,14 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::wire;
+
 /// The version of the capture format. Every change of a record bumps it and adds an upgrader.
 pub const FORMAT_VERSION: u32 = 1;
 
 /// The first message of a capture: what made it, and under which rules.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Header {
     /// [`FORMAT_VERSION`] of the writer.
     pub format_version: u32,
@@ -20,25 +23,31 @@ pub struct Header {
     /// Version of the arithmetic contract; `None` for an engine that has none.
     pub arithmetic_version: Option<u32>,
     /// Nanoseconds since the Unix epoch at monotonic time 0.
+    #[serde(with = "wire")]
     pub epoch_ns: u64,
     /// The model, if known.
     pub model: Option<ModelIdentity>,
     /// The device and the code path that computed the logits.
     pub device: Option<Device>,
     /// The effective configuration, one entry per setting, values as JSON text.
+    #[serde(default)]
     pub configuration: Vec<Setting>,
     /// Components that decide what replay may expect: `tokenizers`, `llguidance`, ... with their versions.
+    #[serde(default)]
     pub components: Vec<Component>,
     /// Names of planted faults. Read by `info` alone.
+    #[serde(default)]
     pub faults: Vec<String>,
     /// The logits tier: `hidden`, `full`, `topk`, `off`.
     pub logits_tier: LogitsTier,
     /// What was left out or hashed at recording, one entry per field.
+    #[serde(default)]
     pub redactions: Vec<Redaction>,
 }
 
 /// Who wrote a capture.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Recorder {
     /// Program, e.g. `stepscope`.
     pub name: String,
@@ -50,6 +59,7 @@ pub struct Recorder {
 
 /// A hash, labelled with how it was computed: unlike algorithms are never compared.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct LabelledHash {
     /// `sha256`, `git-blob-sha1`, `blake3`.
     pub algorithm: String,
@@ -59,6 +69,7 @@ pub struct LabelledHash {
 
 /// What identifies a model.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct ModelIdentity {
     /// A name for people; never used as a path.
     pub name: String,
@@ -67,12 +78,16 @@ pub struct ModelIdentity {
     /// Number of logits in a row.
     pub vocabulary_size: Option<u32>,
     /// Length in bytes of the weights file.
+    #[serde(with = "wire", default)]
     pub file_bytes: Option<u64>,
     /// Hashes of the weights file.
+    #[serde(default)]
     pub hashes: Vec<LabelledHash>,
     /// Hashes of the tokenizer as it was used (vocabulary, merges, special tokens).
+    #[serde(default)]
     pub tokenizer_hashes: Vec<LabelledHash>,
     /// Hashes of the chat template's text.
+    #[serde(default)]
     pub chat_template_hashes: Vec<LabelledHash>,
     /// Tokens that end generation.
     pub end_tokens: Option<Vec<u32>>,
@@ -82,6 +97,7 @@ pub struct ModelIdentity {
 
 /// Where and by which code the logits were computed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Device {
     /// `cpu`, `cuda`, ...
     pub backend: String,
@@ -92,20 +108,24 @@ pub struct Device {
     /// Worker threads.
     pub threads: Option<u32>,
     /// Kernel sources or binaries that ran, by name, with labelled hashes.
+    #[serde(default)]
     pub kernels: Vec<KernelIdentity>,
 }
 
 /// One kernel file or built-in kernel set.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct KernelIdentity {
     /// Name of the file or set.
     pub name: String,
     /// Its hashes.
+    #[serde(default)]
     pub hashes: Vec<LabelledHash>,
 }
 
 /// One effective setting.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Setting {
     /// Dotted name.
     pub name: String,
@@ -117,6 +137,7 @@ pub struct Setting {
 
 /// A library whose version matters to replay.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Component {
     /// Name.
     pub name: String,
@@ -133,6 +154,7 @@ pub enum LogitsTier {
     /// The row itself.
     Full,
     /// The best K ids and values.
+    #[serde(rename = "topk")]
     TopK,
     /// Nothing beyond the statistics in the step record.
     Off,
@@ -140,6 +162,7 @@ pub enum LogitsTier {
 
 /// A field that was left out or replaced by a salted hash.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Redaction {
     /// Dotted name of the field.
     pub field: String,
@@ -159,14 +182,37 @@ pub enum RequestRecord {
     Finished(Completion),
 }
 
+impl RequestRecord {
+    /// The request it is about.
+    pub fn request(&self) -> u64 {
+        match self {
+            Self::Admitted(record) => record.request,
+            Self::Refused(record) => record.request,
+            Self::Finished(record) => record.request,
+        }
+    }
+
+    /// Monotonic time.
+    pub fn time_ns(&self) -> u64 {
+        match self {
+            Self::Admitted(record) => record.time_ns,
+            Self::Refused(record) => record.time_ns,
+            Self::Finished(record) => record.time_ns,
+        }
+    }
+}
+
 /// A request as it was received and as it was resolved.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Admission {
     /// Number of the request in this capture.
+    #[serde(with = "wire")]
     pub request: u64,
     /// The client's id for it (`custom_id`, request id header).
     pub client_id: Option<String>,
     /// Monotonic time of admission.
+    #[serde(with = "wire")]
     pub time_ns: u64,
     /// The protocol's path, e.g. `/v1/chat/completions`.
     pub endpoint: Option<String>,
@@ -189,11 +235,13 @@ pub struct Admission {
     /// Values of the model's generation configuration, as JSON text, likewise.
     pub generation_config: Option<String>,
     /// Things that were accepted but have no effect, or are likely mistakes, in words.
+    #[serde(default)]
     pub warnings: Vec<String>,
 }
 
 /// One parameter with where its value came from.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct ResolvedField {
     /// Name, as in the protocol.
     pub name: String,
@@ -221,12 +269,15 @@ pub enum ParamSource {
 
 /// A request that was refused.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Refusal {
     /// Number of the request in this capture.
+    #[serde(with = "wire")]
     pub request: u64,
     /// The client's id for it.
     pub client_id: Option<String>,
     /// Monotonic time.
+    #[serde(with = "wire")]
     pub time_ns: u64,
     /// The body exactly as received.
     pub body: Option<String>,
@@ -236,12 +287,15 @@ pub struct Refusal {
 
 /// The end of one choice.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Completion {
     /// The request.
+    #[serde(with = "wire")]
     pub request: u64,
     /// The choice.
     pub choice: u32,
     /// Monotonic time.
+    #[serde(with = "wire")]
     pub time_ns: u64,
     /// Why it ended; `None` if the recorder could not know.
     pub stop: Option<StopReason>,
@@ -275,10 +329,13 @@ pub enum StopReason {
 
 /// What one step did for one choice of one request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct StepRecord {
     /// Number of the step in this capture.
+    #[serde(with = "wire")]
     pub step: u64,
     /// The request.
+    #[serde(with = "wire")]
     pub request: u64,
     /// The choice.
     pub choice: u32,
@@ -289,6 +346,7 @@ pub struct StepRecord {
     /// Tokens committed by the step, in order; empty for a prefill chunk that does not end the prompt.
     pub emitted: Vec<u32>,
     /// Monotonic time at which the step was committed.
+    #[serde(with = "wire", default)]
     pub time_ns: Option<u64>,
     /// Rows the step ran for this choice, prefill tokens included.
     pub q_len: Option<u32>,
@@ -319,6 +377,7 @@ pub struct StepRecord {
     /// Whether the step ended the choice.
     pub stop: Option<StopReason>,
     /// One entry per logits row.
+    #[serde(default)]
     pub rows: Vec<RowRecord>,
     /// Where the time went.
     pub timings: Option<Timings>,
@@ -348,15 +407,18 @@ pub enum SchedulerMode {
 
 /// A place in the batch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct BatchPlace {
     /// Index in the batch.
     pub slot: u32,
     /// The others in the batch, as (request, choice), in batch order and without this one.
+    #[serde(with = "wire")]
     pub neighbours: Vec<(u64, u32)>,
 }
 
 /// Why a draft is -1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct WithheldDraft {
     /// Index in `drafts`.
     pub index: u32,
@@ -378,6 +440,7 @@ pub enum WithheldReason {
 
 /// The recurrent state a step read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct StateRead {
     /// Row of the state table.
     pub slot: u32,
@@ -387,10 +450,13 @@ pub struct StateRead {
 
 /// The grammar around a step.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct GrammarStep {
     /// Tokens the grammar had consumed before the step.
+    #[serde(with = "wire")]
     pub before: u64,
     /// And after.
+    #[serde(with = "wire")]
     pub after: u64,
     /// Whether it had terminated after the step.
     pub terminated: bool,
@@ -400,12 +466,16 @@ pub struct GrammarStep {
 
 /// What became of one draft.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct DraftVerdict {
     /// The target's probability of the draft.
+    #[serde(with = "wire", default)]
     pub p: Option<f64>,
     /// The drafter's probability of it.
+    #[serde(with = "wire", default)]
     pub q: Option<f64>,
     /// The uniform it was tested with.
+    #[serde(with = "wire", default)]
     pub u: Option<f64>,
     /// The verdict.
     pub accepted: bool,
@@ -433,6 +503,7 @@ pub enum VerdictReason {
 
 /// What is known of one logits row.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct RowRecord {
     /// Position of the token that the row was computed after; the row decides the token at `position + 1`.
     pub position: u32,
@@ -443,25 +514,32 @@ pub struct RowRecord {
     /// How many values of the raw row come before `token`'s in (value descending, id ascending) order.
     pub rank: Option<u32>,
     /// The row's maximum minus `token`'s value.
+    #[serde(with = "wire", default)]
     pub margin: Option<f32>,
     /// Hash of the mask the scheduler filled.
+    #[serde(with = "wire", default)]
     pub scheduler_mask: Option<[u8; 32]>,
     /// Hash of the mask the sampler used.
+    #[serde(with = "wire", default)]
     pub applied_mask: Option<[u8; 32]>,
     /// Allowed tokens in the applied mask.
     pub mask_population: Option<u32>,
     /// What the client was told: natural-log probability of `token`.
+    #[serde(with = "wire", default)]
     pub logprob: Option<f32>,
 }
 
 /// Statistics of a raw logits row.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct RowStatistics {
     /// Id of the greatest value; the lowest such id; `None` when the row has a NaN or nothing finite.
     pub argmax: Option<u32>,
     /// The greatest value, NaN left out.
+    #[serde(with = "wire")]
     pub maximum: f32,
     /// Log of the sum of exponentials.
+    #[serde(with = "wire")]
     pub log_sum_exp: f32,
     /// NaN values.
     pub nan_count: u32,
@@ -470,38 +548,48 @@ pub struct RowStatistics {
     /// Values of -infinity.
     pub negative_infinity_count: u32,
     /// Checksum of the row (docs/arithmetic.md).
+    #[serde(with = "wire")]
     pub checksum: u64,
 }
 
 /// Where a step's time went, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Timings {
     /// Drafting and scheduling.
+    #[serde(with = "wire")]
     pub schedule_ns: u64,
     /// The model's forward pass.
+    #[serde(with = "wire")]
     pub forward_ns: u64,
     /// Masks, sampling and acceptance.
+    #[serde(with = "wire")]
     pub sample_ns: u64,
 }
 
 /// A message of the `mask` channel: a mask row, stored once per content.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct MaskRecord {
     /// BLAKE3 of the row's bytes.
+    #[serde(with = "wire")]
     pub hash: [u8; 32],
     /// Number of tokens the row covers.
     pub tokens: u32,
     /// One bit per token, lowest first, 1 = allowed.
-    #[serde(with = "serde_bytes")]
+    #[serde(with = "wire")]
     pub bits: Vec<u8>,
 }
 
 /// A message of the `logits` channel: one row's payload.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct LogitsRecord {
     /// The step.
+    #[serde(with = "wire")]
     pub step: u64,
     /// The request.
+    #[serde(with = "wire")]
     pub request: u64,
     /// The choice.
     pub choice: u32,
@@ -517,42 +605,48 @@ pub struct LogitsRecord {
 pub enum LogitsPayload {
     /// What a quantized LM head read.
     HiddenQuantized {
-        /// One signed byte per element.
-        #[serde(with = "serde_bytes")]
-        values: Vec<u8>,
-        /// One scale per activation block, little-endian f32.
-        #[serde(with = "serde_bytes")]
-        scales: Vec<u8>,
+        /// One per element, within -127..=127.
+        #[serde(with = "wire")]
+        values: Vec<i8>,
+        /// One scale per activation block.
+        #[serde(with = "wire")]
+        scales: Vec<f32>,
     },
-    /// What a float LM head read: little-endian f32.
+    /// What a float LM head read.
     HiddenFloat {
-        /// One f32 per element.
-        #[serde(with = "serde_bytes")]
-        values: Vec<u8>,
+        /// One per element.
+        #[serde(with = "wire")]
+        values: Vec<f32>,
     },
     /// The row: byte-shuffled little-endian f32, then zstd.
     Full {
         /// Number of logits.
         length: u32,
         /// Compressed bytes.
-        #[serde(with = "serde_bytes")]
+        #[serde(with = "wire")]
         bytes: Vec<u8>,
     },
     /// The best K of the row, in (value descending, id ascending) order.
+    #[serde(rename = "topk")]
     TopK {
         /// Token ids.
+        #[serde(with = "wire")]
         ids: Vec<u32>,
         /// Their values.
+        #[serde(with = "wire")]
         values: Vec<f32>,
     },
 }
 
 /// A message of the `sketch` channel: random projections of one operation's output for one row.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct SketchRecord {
     /// The step.
+    #[serde(with = "wire")]
     pub step: u64,
     /// The request.
+    #[serde(with = "wire")]
     pub request: u64,
     /// The choice.
     pub choice: u32,
@@ -563,21 +657,26 @@ pub struct SketchRecord {
     /// Name of the operation.
     pub operation: String,
     /// The projections.
+    #[serde(with = "wire")]
     pub values: Vec<f32>,
 }
 
 /// A message of the `event` channel: something worth a person's attention.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct EventRecord {
     /// Monotonic time.
+    #[serde(with = "wire")]
     pub time_ns: u64,
     /// `invalid_row`, `warning`, ...
     pub kind: String,
     /// The request it is about, if any.
+    #[serde(with = "wire", default)]
     pub request: Option<u64>,
     /// The choice.
     pub choice: Option<u32>,
     /// The step.
+    #[serde(with = "wire", default)]
     pub step: Option<u64>,
     /// In words.
     pub message: String,
@@ -585,16 +684,21 @@ pub struct EventRecord {
 
 /// A message of the `loss` channel: something that should be here and is not.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct LossRecord {
     /// Monotonic time.
+    #[serde(with = "wire")]
     pub time_ns: u64,
     /// Channel of what was lost.
     pub channel: String,
     /// Messages lost.
+    #[serde(with = "wire")]
     pub messages: u64,
     /// Their bytes, if known.
+    #[serde(with = "wire", default)]
     pub bytes: Option<u64>,
     /// First and last step concerned, if known.
+    #[serde(with = "wire", default)]
     pub steps: Option<(u64, u64)>,
     /// Why.
     pub reason: String,

@@ -1,0 +1,18 @@
+//! Bounds on what a reader accepts, and a writer therefore keeps to. docs/capture-format.md states them.
+
+/// Longest message, in encoded bytes.
+pub const MAX_MESSAGE_BYTES: usize = 16 << 20;
+/// Largest chunk, compressed or not, in bytes.
+pub const MAX_CHUNK_BYTES: u64 = 64 << 20;
+/// Longest record of another kind (channels, schemas, indexes), in bytes.
+pub const MAX_OTHER_RECORD_BYTES: u64 = 64 << 20;
+/// Most logits in a row.
+pub const MAX_ROW_LENGTH: usize = 1 << 22;
+/// Most messages that a reader indexes; it holds about 32 bytes for each.
+pub const MAX_INDEXED_MESSAGES: usize = 1 << 26;
+/// Most chunks (or runs of messages outside chunks) in a file.
+pub const MAX_SEGMENTS: usize = 1 << 22;
+/// Most issues that are kept in words; more are counted.
+pub const MAX_ISSUES: usize = 1_000;
+/// Bytes of decompressed chunks that a reader keeps for reuse.
+pub const CHUNK_CACHE_BYTES: usize = 128 << 20;

@@ -1,0 +1,190 @@
+//! The channels of a capture and the message type of each.
+
+use std::fmt;
+
+use super::codec::{self, DecodeError, EncodeError, Encoding};
+use super::records::{
+    EventRecord, Header, LogitsRecord, LossRecord, MaskRecord, RequestRecord, SketchRecord, StepRecord,
+};
+
+/// A channel of a capture, by the topic name it has in the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Topic {
+    /// What made the capture.
+    Header,
+    /// Requests admitted, refused and finished.
+    Request,
+    /// What a step did for one sequence.
+    Step,
+    /// Mask rows, stored once per content.
+    Mask,
+    /// Payloads of logits rows.
+    Logits,
+    /// Projections of intermediate results.
+    Sketch,
+    /// Things worth a person's attention.
+    Event,
+    /// What should be here and is not.
+    Loss,
+}
+
+impl Topic {
+    /// Every topic, in the order of the channel ids that Stepscope's own writer gives them, from 1.
+    pub const ALL: [Self; 8] = [
+        Self::Header,
+        Self::Request,
+        Self::Step,
+        Self::Mask,
+        Self::Logits,
+        Self::Sketch,
+        Self::Event,
+        Self::Loss,
+    ];
+
+    /// The topic's name in the file.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Header => "header",
+            Self::Request => "request",
+            Self::Step => "step",
+            Self::Mask => "mask",
+            Self::Logits => "logits",
+            Self::Sketch => "sketch",
+            Self::Event => "event",
+            Self::Loss => "loss",
+        }
+    }
+
+    /// The name of its message type, which is the name of the channel's schema.
+    pub fn schema_name(self) -> &'static str {
+        match self {
+            Self::Header => "stepscope.Header",
+            Self::Request => "stepscope.RequestRecord",
+            Self::Step => "stepscope.StepRecord",
+            Self::Mask => "stepscope.MaskRecord",
+            Self::Logits => "stepscope.LogitsRecord",
+            Self::Sketch => "stepscope.SketchRecord",
+            Self::Event => "stepscope.EventRecord",
+            Self::Loss => "stepscope.LossRecord",
+        }
+    }
+
+    /// The topic of that name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|topic| topic.name() == name)
+    }
+
+    /// The channel id that Stepscope's own writer uses.
+    pub(super) fn channel_id(self) -> u16 {
+        self as u16 + 1
+    }
+
+    /// Whether its messages are bulky and so stand in chunks of their own.
+    pub fn is_payload(self) -> bool {
+        matches!(self, Self::Logits | Self::Sketch)
+    }
+}
+
+impl fmt::Display for Topic {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.name())
+    }
+}
+
+/// One message of a capture.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Record {
+    /// Of the `header` channel.
+    Header(Box<Header>),
+    /// Of the `request` channel.
+    Request(Box<RequestRecord>),
+    /// Of the `step` channel.
+    Step(Box<StepRecord>),
+    /// Of the `mask` channel.
+    Mask(MaskRecord),
+    /// Of the `logits` channel.
+    Logits(LogitsRecord),
+    /// Of the `sketch` channel.
+    Sketch(SketchRecord),
+    /// Of the `event` channel.
+    Event(EventRecord),
+    /// Of the `loss` channel.
+    Loss(LossRecord),
+}
+
+impl Record {
+    /// The channel it belongs to.
+    pub fn topic(&self) -> Topic {
+        match self {
+            Self::Header(_) => Topic::Header,
+            Self::Request(_) => Topic::Request,
+            Self::Step(_) => Topic::Step,
+            Self::Mask(_) => Topic::Mask,
+            Self::Logits(_) => Topic::Logits,
+            Self::Sketch(_) => Topic::Sketch,
+            Self::Event(_) => Topic::Event,
+            Self::Loss(_) => Topic::Loss,
+        }
+    }
+
+    /// The message's bytes.
+    pub fn encode(&self, encoding: Encoding) -> Result<Vec<u8>, EncodeError> {
+        match self {
+            Self::Header(record) => codec::encode(encoding, record.as_ref()),
+            Self::Request(record) => codec::encode(encoding, record.as_ref()),
+            Self::Step(record) => codec::encode(encoding, record.as_ref()),
+            Self::Mask(record) => codec::encode(encoding, record),
+            Self::Logits(record) => codec::encode(encoding, record),
+            Self::Sketch(record) => codec::encode(encoding, record),
+            Self::Event(record) => codec::encode(encoding, record),
+            Self::Loss(record) => codec::encode(encoding, record),
+        }
+    }
+
+    /// Reads a message of `topic`; every byte must belong to it.
+    pub fn decode(topic: Topic, encoding: Encoding, bytes: &[u8]) -> Result<Self, DecodeError> {
+        Ok(match topic {
+            Topic::Header => Self::Header(codec::decode(encoding, bytes)?),
+            Topic::Request => Self::Request(codec::decode(encoding, bytes)?),
+            Topic::Step => Self::Step(codec::decode(encoding, bytes)?),
+            Topic::Mask => Self::Mask(codec::decode(encoding, bytes)?),
+            Topic::Logits => Self::Logits(codec::decode(encoding, bytes)?),
+            Topic::Sketch => Self::Sketch(codec::decode(encoding, bytes)?),
+            Topic::Event => Self::Event(codec::decode(encoding, bytes)?),
+            Topic::Loss => Self::Loss(codec::decode(encoding, bytes)?),
+        })
+    }
+
+    /// Monotonic time of the record itself; `None` where it has none or does not know it.
+    pub fn time_ns(&self) -> Option<u64> {
+        match self {
+            Self::Request(record) => Some(record.time_ns()),
+            Self::Step(record) => record.time_ns,
+            Self::Event(record) => Some(record.time_ns),
+            Self::Loss(record) => Some(record.time_ns),
+            Self::Header(_) | Self::Mask(_) | Self::Logits(_) | Self::Sketch(_) => None,
+        }
+    }
+}
+
+/// `From` for each message type.
+macro_rules! record_from {
+    ($($variant:ident($record:ty)),*) => {$(
+        impl From<$record> for Record {
+            fn from(record: $record) -> Self {
+                Self::$variant(record.into())
+            }
+        }
+    )*};
+}
+
+record_from!(
+    Header(Header),
+    Request(RequestRecord),
+    Step(StepRecord),
+    Mask(MaskRecord),
+    Logits(LogitsRecord),
+    Sketch(SketchRecord),
+    Event(EventRecord),
+    Loss(LossRecord)
+);
