@@ -91,8 +91,7 @@ mod tests {
 
     #[test]
     fn every_bit_pattern_survives() {
-        let mut row: Vec<f32> =
-            (0..5_000_u32).map(|index| f32::from_bits(index.wrapping_mul(0x9e37_79b9))).collect();
+        let mut row: Vec<f32> = (0..5_000_u32).map(|index| f32::from_bits(index.wrapping_mul(0x9e37_79b9))).collect();
         row.extend([f32::NAN, -f32::NAN, f32::from_bits(0x7f80_0001), f32::INFINITY, f32::NEG_INFINITY, -0.0]);
         for row in [&row[..], &row[..1], &[]] {
             let Ok(LogitsPayload::Full { length, bytes }) = encode_full(row) else { panic!("{row:?}") };

@@ -30,16 +30,8 @@ pub enum Topic {
 
 impl Topic {
     /// Every topic, in the order of the channel ids that Stepscope's own writer gives them, from 1.
-    pub const ALL: [Self; 8] = [
-        Self::Header,
-        Self::Request,
-        Self::Step,
-        Self::Mask,
-        Self::Logits,
-        Self::Sketch,
-        Self::Event,
-        Self::Loss,
-    ];
+    pub const ALL: [Self; 8] =
+        [Self::Header, Self::Request, Self::Step, Self::Mask, Self::Logits, Self::Sketch, Self::Event, Self::Loss];
 
     /// The topic's name in the file.
     pub fn name(self) -> &'static str {
