@@ -1,12 +1,22 @@
 //! The arithmetic contract ("arith 1"): one result for each operation, on every device.
 //!
-//! `docs/arithmetic.md` is the normative text. [`scalar`] is its definition in code, straight and plain; `Kernels`
+//! `docs/arithmetic.md` is the normative text. [`scalar`] is its definition in code, straight and plain; [`Kernels`]
 //! is the same arithmetic through the instruction set of the machine, bit for bit.
 
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+mod dispatch;
+mod kernels;
 mod matrix;
+mod packed;
 pub mod scalar;
 
+pub use dispatch::UnsupportedIsa;
+pub use kernels::{Kernels, KvPage, KvPageMut, OutputColumns, OutputRows};
 pub use matrix::{MatrixView, WeightFormat};
+pub use packed::{PackedMatrix, TILE};
 
 /// Version of the contract; recorded in captures.
 pub const VERSION: u32 = 1;

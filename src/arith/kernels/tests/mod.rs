@@ -1,0 +1,4 @@
+//! Every kernel of every path that this machine supports, against the scalar form, bit for bit.
+
+mod matmul;
+mod support;
