@@ -4,11 +4,15 @@
 //! about requests, sampling or text, and every backend gives the same bits (docs/arithmetic.md).
 
 mod batch;
+pub mod cpu;
+pub mod cuda;
 mod error;
 pub mod mapped_file;
+mod options;
 
 pub use batch::{BatchEntry, SnapshotId, StateAccess, StepBatch, StepOutput};
 pub use error::BackendError;
+pub use options::{BackendKind, BackendOptions, open};
 
 use crate::arith::Isa;
 use crate::types::{PageId, StateSlot};
