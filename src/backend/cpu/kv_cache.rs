@@ -187,8 +187,10 @@ mod tests {
             let mut cache = KvCache::new(shape(kv_type)).unwrap();
             let key = [1.0, 2.0, 3.0, 4.0];
             let value = [5.0, 6.0, 7.0, 8.0];
+            let writer = cache.writer(1);
             // SAFETY: the only call on this writer.
-            unsafe { cache.writer(1).page(PageId(2), 1) }.store(9, &key, &value);
+            unsafe { writer.page(PageId(2), 1) }.store(9, &key, &value);
+            drop(writer);
             cache.copy_page(PageId(2), PageId(0)).unwrap();
             for page in [PageId(2), PageId(0)] {
                 for index in 0..HEAD {
