@@ -18,5 +18,6 @@ pub(super) fn describe(isa: Isa, threads: usize) -> DeviceDescription {
 /// The processor's name, where the system tells it.
 fn processor_name() -> Option<String> {
     let text = std::fs::read_to_string("/proc/cpuinfo").ok()?;
-    text.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':').map(|(_, name)| name.trim().to_owned()))
+    text.lines()
+        .find_map(|line| line.strip_prefix("model name")?.split_once(':').map(|(_, name)| name.trim().to_owned()))
 }

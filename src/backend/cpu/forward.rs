@@ -1,15 +1,15 @@
 //! The forward pass: the definition of the model, over all rows of a step at once.
 
 use super::activations::Forms;
+use super::attention::Heads;
 use super::buffers::Buffers;
 use super::compute::{Compute, Product};
+use super::convolution::{self, Windows};
 use super::kv_cache::KvCache;
 use super::plan::RowPlan;
 use super::pool::RegionPanicked;
 use super::state::ConvolutionState;
 use super::weights::{PackedAttention, PackedConvolution, PackedLayer, PackedOperator, PackedWeights};
-use super::attention::Heads;
-use super::convolution::{self, Windows};
 use crate::arith::MatrixView;
 use crate::arith::scalar::Rotation;
 use crate::backend::StepOutput;
@@ -40,7 +40,10 @@ impl Forward<'_> {
         for layer in &self.weights.layers {
             match &layer.operator {
                 PackedOperator::Attention(attention) => {
-                    self.normalize(&layer.operator_norm, Forms::of([&attention.query, &attention.key, &attention.value]))?;
+                    self.normalize(
+                        &layer.operator_norm,
+                        Forms::of([&attention.query, &attention.key, &attention.value]),
+                    )?;
                     self.attention(attention)?;
                 }
                 PackedOperator::ShortConvolution(convolution) => {

@@ -74,7 +74,8 @@ impl KvCache {
         let KvShape { pages, layers, .. } = shape;
         let fits = shape.bytes().is_some_and(|bytes| Vec::<u8>::new().try_reserve_exact(bytes).is_ok());
         if !fits {
-            let message = format!("{pages} pages of key-value cache for {layers} layers do not fit in memory; ask for fewer");
+            let message =
+                format!("{pages} pages of key-value cache for {layers} layers do not fit in memory; ask for fewer");
             return Err(BackendError::Configuration(message));
         }
         let elements = shape.layer_elements();

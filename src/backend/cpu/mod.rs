@@ -59,8 +59,9 @@ impl CpuBackend {
             Some(isa) => Kernels::new(isa).map_err(|error| BackendError::Configuration(error.to_string()))?,
             None => Kernels::detect(),
         };
-        let pool = ThreadPool::new(options.threads)
-            .map_err(|error| BackendError::Configuration(format!("{} threads do not start: {error}", options.threads)))?;
+        let pool = ThreadPool::new(options.threads).map_err(|error| {
+            BackendError::Configuration(format!("{} threads do not start: {error}", options.threads))
+        })?;
         let config = model.config.clone();
         let rope = RopeTable::new(config.rope.theta, config.head_size, config.rope.frequency_factors.as_deref())
             .map_err(|error| BackendError::Model(error.to_string()))?;
@@ -111,7 +112,9 @@ impl CpuBackend {
     }
 
     fn recurrent(&mut self) -> Result<&mut ConvolutionState, BackendError> {
-        self.state.as_mut().ok_or_else(|| BackendError::Model("it has no recurrent state to save or restore".to_owned()))
+        self.state
+            .as_mut()
+            .ok_or_else(|| BackendError::Model("it has no recurrent state to save or restore".to_owned()))
     }
 }
 

@@ -315,7 +315,10 @@ mod tests {
                     counts[item].fetch_add(1, Ordering::Relaxed);
                 })
                 .unwrap();
-                assert!(counts.iter().all(|count| count.load(Ordering::Relaxed) == 2), "{items} items, {threads} threads");
+                assert!(
+                    counts.iter().all(|count| count.load(Ordering::Relaxed) == 2),
+                    "{items} items, {threads} threads"
+                );
             }
         }
     }
