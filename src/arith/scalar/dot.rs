@@ -1,8 +1,10 @@
 //! Matrix products: one row of a matrix with one activation row.
 
 use super::super::{ActivationRow, BLOCK, MatrixView, QuantizedRow, WeightFormat};
-use super::float::bf16_to_f32;
-use super::layouts::{f16_at, q4k_scale_and_minimum, q6k_scales, q6k_values};
+use super::float::{bf16_from_bytes, f16_from_bytes, f32_from_bytes};
+use super::layouts::{
+    f16_at, q4_0_values, q4_1_values, q4k_scales_and_minima, q4k_values, q6k_scales, q6k_values, q8_0_values,
+};
 use super::{canonical, f16_to_f32, sum_by_halves, vectorized};
 
 /// Block lanes of a quantized dot product.
@@ -51,18 +53,12 @@ fn row_dot(matrix: &MatrixView<'_>, row: usize, activation: &ActivationRow, sums
     assert_eq!(activation.len(), matrix.columns(), "an activation for a matrix of {} columns", matrix.columns());
     let bytes = matrix.row_bytes(row);
     let result = match (matrix.format(), activation) {
-        (WeightFormat::F32, ActivationRow::Float(x)) => {
-            float(bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])), x)
-        }
-        (WeightFormat::F16, ActivationRow::Float(x)) => {
-            float(bytes.chunks_exact(2).map(|b| f16_to_f32(u16::from_le_bytes([b[0], b[1]]))), x)
-        }
-        (WeightFormat::Bf16, ActivationRow::Float(x)) => {
-            float(bytes.chunks_exact(2).map(|b| bf16_to_f32(u16::from_le_bytes([b[0], b[1]]))), x)
-        }
-        (WeightFormat::Q4_0, ActivationRow::Quantized(x)) => q4_0(bytes, x),
-        (WeightFormat::Q4_1, ActivationRow::Quantized(x)) => q4_1(bytes, x, sums),
-        (WeightFormat::Q8_0, ActivationRow::Quantized(x)) => q8_0(bytes, x),
+        (WeightFormat::F32, ActivationRow::Float(x)) => float(bytes, x, f32_from_bytes),
+        (WeightFormat::F16, ActivationRow::Float(x)) => float(bytes, x, f16_from_bytes),
+        (WeightFormat::Bf16, ActivationRow::Float(x)) => float(bytes, x, bf16_from_bytes),
+        (WeightFormat::Q4_0, ActivationRow::Quantized(x)) => quantized::<_, Q4_0>(bytes, x, sums),
+        (WeightFormat::Q4_1, ActivationRow::Quantized(x)) => quantized::<_, Q4_1>(bytes, x, sums),
+        (WeightFormat::Q8_0, ActivationRow::Quantized(x)) => quantized::<_, Q8_0>(bytes, x, sums),
         (WeightFormat::Q4K, ActivationRow::Quantized(x)) => q4k(bytes, x, sums),
         (WeightFormat::Q6K, ActivationRow::Quantized(x)) => q6k(bytes, x),
         (format, _) => panic!("a {format} matrix cannot read this kind of activation row"),
@@ -72,112 +68,155 @@ fn row_dot(matrix: &MatrixView<'_>, row: usize, activation: &ActivationRow, sums
 
 /// Element i goes to lane i mod 32.
 #[inline(always)]
-fn float(weights: impl Iterator<Item = f32>, x: &[f32]) -> f32 {
+fn float<const BYTES: usize>(bytes: &[u8], x: &[f32], weight: impl Fn([u8; BYTES]) -> f32) -> f32 {
     let mut lanes = [0.0; LANES];
-    for (i, (w, x)) in weights.zip(x).enumerate() {
-        let lane = &mut lanes[i % LANES];
-        *lane = w.mul_add(*x, *lane);
+    for (weights, x) in bytes.as_chunks::<BYTES>().0.chunks(LANES).zip(x.chunks(LANES)) {
+        for ((lane, w), x) in lanes.iter_mut().zip(weights).zip(x) {
+            *lane = weight(*w).mul_add(*x, *lane);
+        }
     }
     sum_by_halves(lanes)
 }
 
 /// The running sums of a quantized dot product: block b goes to lane b mod 8.
-struct BlockLanes([f32; BLOCK_LANES]);
+type BlockLanes = [f32; BLOCK_LANES];
 
-impl BlockLanes {
-    /// Adds `scale * sum` to the lane of `block`.
+/// A format whose blocks of 32 stand by themselves, each with its scale in front.
+trait PlainFormat<const BYTES: usize> {
+    /// Whether a minimum follows the scale.
+    const HAS_MINIMUM: bool;
+    fn values(block: &[u8; BYTES]) -> [i8; BLOCK];
+}
+
+struct Q4_0;
+impl PlainFormat<18> for Q4_0 {
+    const HAS_MINIMUM: bool = false;
     #[inline(always)]
-    fn add(&mut self, block: usize, scale: f32, sum: i32) {
-        let lane = &mut self.0[block % BLOCK_LANES];
-        *lane = scale.mul_add(sum as f32, *lane);
+    fn values(block: &[u8; 18]) -> [i8; BLOCK] {
+        q4_0_values(block)
     }
+}
 
+struct Q4_1;
+impl PlainFormat<20> for Q4_1 {
+    const HAS_MINIMUM: bool = true;
     #[inline(always)]
-    fn total(self) -> f32 {
-        sum_by_halves(self.0)
+    fn values(block: &[u8; 20]) -> [i8; BLOCK] {
+        q4_1_values(block)
+    }
+}
+
+struct Q8_0;
+impl PlainFormat<34> for Q8_0 {
+    const HAS_MINIMUM: bool = false;
+    #[inline(always)]
+    fn values(block: &[u8; 34]) -> [i8; BLOCK] {
+        q8_0_values(block)
     }
 }
 
 #[inline(always)]
-fn blocks(row: &QuantizedRow) -> impl Iterator<Item = (usize, &[i8; BLOCK], f32)> {
-    row.values
-        .as_chunks::<BLOCK>()
-        .0
-        .iter()
-        .zip(&row.scales)
-        .enumerate()
-        .map(|(block, (values, scale))| (block, values, *scale))
-}
-
-#[inline(always)]
-fn q4_0(bytes: &[u8], x: &QuantizedRow) -> f32 {
-    let mut lanes = BlockLanes([0.0; BLOCK_LANES]);
-    for ((block, q, d), bytes) in blocks(x).zip(bytes.as_chunks::<18>().0) {
-        let mut sum = 0;
-        for i in 0..16 {
-            sum += (i32::from(bytes[2 + i] & 15) - 8) * i32::from(q[i]);
-            sum += (i32::from(bytes[2 + i] >> 4) - 8) * i32::from(q[16 + i]);
-        }
-        lanes.add(block, f16_at(bytes, 0) * d, sum);
+fn quantized<const BYTES: usize, Format: PlainFormat<BYTES>>(bytes: &[u8], x: &QuantizedRow, sums: &[i32]) -> f32 {
+    let mut lanes = [0.0; BLOCK_LANES];
+    let (blocks, last_blocks) = bytes.as_chunks::<BYTES>().0.as_chunks::<BLOCK_LANES>();
+    let (values, last_values) = x.values.as_chunks::<BLOCK>().0.as_chunks::<BLOCK_LANES>();
+    let (scales, last_scales) = x.scales.as_chunks::<BLOCK_LANES>();
+    let (sums, last_sums) = sums.as_chunks::<BLOCK_LANES>();
+    for (index, ((blocks, values), scales)) in blocks.iter().zip(values).zip(scales).enumerate() {
+        let sums: &[i32] = if Format::HAS_MINIMUM { &sums[index] } else { &[] };
+        add_group::<BYTES, Format>(&mut lanes, blocks, values, scales, sums);
     }
-    lanes.total()
+    add_group::<BYTES, Format>(&mut lanes, last_blocks, last_values, last_scales, last_sums);
+    sum_by_halves(lanes)
 }
 
+/// Adds up to eight consecutive blocks, one to each lane.
 #[inline(always)]
-fn q4_1(bytes: &[u8], x: &QuantizedRow, sums: &[i32]) -> f32 {
-    let mut lanes = BlockLanes([0.0; BLOCK_LANES]);
-    for (((block, q, d), bytes), q_sum) in blocks(x).zip(bytes.as_chunks::<20>().0).zip(sums) {
-        let mut sum = 0;
-        for i in 0..16 {
-            sum += i32::from(bytes[4 + i] & 15) * i32::from(q[i]);
-            sum += i32::from(bytes[4 + i] >> 4) * i32::from(q[16 + i]);
-        }
-        lanes.add(block, f16_at(bytes, 0) * d, sum);
-        lanes.add(block, f16_at(bytes, 2) * d, *q_sum);
+fn add_group<const BYTES: usize, Format: PlainFormat<BYTES>>(
+    lanes: &mut BlockLanes,
+    blocks: &[[u8; BYTES]],
+    values: &[[i8; BLOCK]],
+    activation_scales: &[f32],
+    activation_sums: &[i32],
+) {
+    let mut sums = [0; BLOCK_LANES];
+    for ((sum, block), q) in sums.iter_mut().zip(blocks).zip(values) {
+        *sum = integer_dot(&Format::values(block), q);
     }
-    lanes.total()
+    add_terms(lanes, &scales(blocks, 0), activation_scales, &sums);
+    if Format::HAS_MINIMUM {
+        add_terms(lanes, &scales(blocks, 2), activation_scales, activation_sums);
+    }
 }
 
-#[inline(always)]
-fn q8_0(bytes: &[u8], x: &QuantizedRow) -> f32 {
-    let mut lanes = BlockLanes([0.0; BLOCK_LANES]);
-    for ((block, q, d), bytes) in blocks(x).zip(bytes.as_chunks::<34>().0) {
-        let sum = bytes[2..].iter().zip(q).map(|(w, q)| i32::from(*w as i8) * i32::from(*q)).sum();
-        lanes.add(block, f16_at(bytes, 0) * d, sum);
-    }
-    lanes.total()
-}
-
+/// The eight sub-blocks of a super-block are one group.
 #[inline(always)]
 fn q4k(bytes: &[u8], x: &QuantizedRow, sums: &[i32]) -> f32 {
-    let mut lanes = BlockLanes([0.0; BLOCK_LANES]);
-    let super_blocks = bytes.as_chunks::<144>().0;
-    for ((block, q, d), q_sum) in blocks(x).zip(sums) {
-        let (super_block, index) = (&super_blocks[block / 8], block % 8);
-        let packed = super_block[4..16].as_array().expect("12 of the 144 bytes");
-        let (scale, minimum) = q4k_scale_and_minimum(packed, index);
-        let nibbles = &super_block[16 + (index / 2) * 32..][..32];
-        let shift = 4 * (index % 2);
-        let sum = nibbles.iter().zip(q).map(|(byte, q)| i32::from((byte >> shift) & 15) * i32::from(*q)).sum();
-        lanes.add(block, (f16_at(super_block, 0) * f32::from(scale)) * d, sum);
-        lanes.add(block, -(f16_at(super_block, 2) * f32::from(minimum)) * d, *q_sum);
+    let mut lanes = [0.0; BLOCK_LANES];
+    let groups = x.values.as_chunks::<BLOCK>().0.as_chunks::<BLOCK_LANES>().0;
+    let activation_scales = x.scales.as_chunks::<BLOCK_LANES>().0;
+    let activation_sums = sums.as_chunks::<BLOCK_LANES>().0;
+    let groups = groups.iter().zip(activation_scales).zip(activation_sums);
+    for (super_block, ((values, activation_scales), activation_sums)) in bytes.as_chunks::<144>().0.iter().zip(groups) {
+        let (scales, minima) = q4k_scales_and_minima(super_block);
+        let mut sums = [0; BLOCK_LANES];
+        for block in 0..BLOCK_LANES {
+            sums[block] = integer_dot(&q4k_values(super_block, block), &values[block]);
+        }
+        add_terms(&mut lanes, &scales, activation_scales, &sums);
+        add_terms(&mut lanes, &minima, activation_scales, activation_sums);
     }
-    lanes.total()
+    sum_by_halves(lanes)
 }
 
+/// The eight blocks of a super-block are one group.
 #[inline(always)]
 fn q6k(bytes: &[u8], x: &QuantizedRow) -> f32 {
-    let mut lanes = BlockLanes([0.0; BLOCK_LANES]);
-    let super_blocks = bytes.as_chunks::<210>().0;
-    for (block, q, d) in blocks(x) {
-        let (super_block, index) = (&super_blocks[block / 8], block % 8);
-        let values = q6k_values(super_block, index);
-        let (first, last) = q6k_scales(super_block, index);
-        let product = |range: std::ops::Range<usize>| -> i32 {
-            values[range.clone()].iter().zip(&q[range]).map(|(w, q)| i32::from(*w) * i32::from(*q)).sum()
-        };
-        let sum = i32::from(first) * product(0..16) + i32::from(last) * product(16..32);
-        lanes.add(block, f16_at(super_block, 208) * d, sum);
+    let mut lanes = [0.0; BLOCK_LANES];
+    let groups = x.values.as_chunks::<BLOCK>().0.as_chunks::<BLOCK_LANES>().0;
+    let groups = groups.iter().zip(x.scales.as_chunks::<BLOCK_LANES>().0);
+    for (super_block, (values, activation_scales)) in bytes.as_chunks::<210>().0.iter().zip(groups) {
+        let mut sums = [0; BLOCK_LANES];
+        for block in 0..BLOCK_LANES {
+            let (w, q) = (q6k_values(super_block, block), &values[block]);
+            let (first, last) = q6k_scales(super_block, block);
+            sums[block] =
+                i32::from(first) * integer_dot(&w[..16], &q[..16]) + i32::from(last) * integer_dot(&w[16..], &q[16..]);
+        }
+        add_terms(&mut lanes, &[f16_at(super_block, 208); BLOCK_LANES], activation_scales, &sums);
     }
-    lanes.total()
+    sum_by_halves(lanes)
+}
+
+/// Adds one term per block to its lane: `(weight scale * activation scale) * sum`.
+#[inline(always)]
+fn add_terms(lanes: &mut BlockLanes, weight_scales: &BlockLanes, activation_scales: &[f32], sums: &[i32]) {
+    for (((lane, w), d), sum) in lanes.iter_mut().zip(weight_scales).zip(activation_scales).zip(sums) {
+        *lane = (w * d).mul_add(*sum as f32, *lane);
+    }
+}
+
+/// Exact: 32 products of two i8 are far below 2^31. Wrapping arithmetic lets the compiler use wide registers where
+/// overflow checks are on.
+#[inline(always)]
+fn integer_dot(w: &[i8], q: &[i8]) -> i32 {
+    let mut sum = 0i32;
+    for (w, q) in w.iter().zip(q) {
+        sum = sum.wrapping_add(i32::from(*w).wrapping_mul(i32::from(*q)));
+    }
+    sum
+}
+
+/// The f16 at `offset` of every block of a group.
+#[inline(always)]
+fn scales<const BYTES: usize>(blocks: &[[u8; BYTES]], offset: usize) -> BlockLanes {
+    let mut bits = [0; BLOCK_LANES];
+    for (bits, block) in bits.iter_mut().zip(blocks) {
+        *bits = u16::from_le_bytes([block[offset], block[offset + 1]]);
+    }
+    let mut scales = [0.0; BLOCK_LANES];
+    for (scale, bits) in scales.iter_mut().zip(bits) {
+        *scale = f16_to_f32(bits);
+    }
+    scales
 }

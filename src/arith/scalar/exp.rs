@@ -28,14 +28,15 @@ const LN_2_LOW_F32: f32 = f32::from_bits(0xb102_e308);
 /// (e^r - 1 - r) / r^2 for |r| <= ln(2)/2.
 #[inline(always)]
 fn polynomial_f32(r: f32) -> f32 {
-    const C: [f32; 5] = [
+    const C: [f32; 6] = [
         f32::from_bits(0x3f00_0000),
-        f32::from_bits(0x3e2a_aa6e),
-        f32::from_bits(0x3d2a_aa8d),
-        f32::from_bits(0x3c09_05b7),
-        f32::from_bits(0x3ab6_8885),
+        f32::from_bits(0x3e2a_aaab),
+        f32::from_bits(0x3d2a_aa75),
+        f32::from_bits(0x3c08_8870),
+        f32::from_bits(0x3ab6_a192),
+        f32::from_bits(0x3950_9279),
     ];
-    r.mul_add(C[4], C[3]).mul_add(r, C[2]).mul_add(r, C[1]).mul_add(r, C[0])
+    C[..5].iter().rev().fold(C[5], |sum, c| sum.mul_add(r, *c))
 }
 
 #[inline(always)]

@@ -15,17 +15,14 @@ pub fn canonical(x: f32) -> f32 {
 #[inline(always)]
 pub fn f16_to_f32(bits: u16) -> f32 {
     let sign = u32::from(bits & 0x8000) << 16;
-    let magnitude = u32::from(bits & 0x7fff) << 13;
-    // Rebiasing the exponent by a multiplication gets the subnormals right, and is exact.
-    let finite = f32::from_bits(magnitude) * f32::from_bits(0x7780_0000);
-    let magnitude = if bits & 0x7c00 != 0x7c00 {
-        finite.to_bits()
-    } else if bits & 0x03ff == 0 {
-        f32::INFINITY.to_bits()
-    } else {
-        return CANONICAL_NAN;
-    };
-    f32::from_bits(magnitude | sign)
+    let magnitude = u32::from(bits & 0x7fff);
+    let normal = (magnitude << 13) + (112 << 23);
+    // The fraction of a subnormal stands below the leading bit of 2^-14, which is taken away again.
+    let smallest_normal = f32::from_bits(0x3880_0000);
+    let subnormal = (f32::from_bits(smallest_normal.to_bits() | (magnitude << 13)) - smallest_normal).to_bits();
+    let finite = if magnitude < 0x0400 { subnormal } else { normal };
+    let number = (if magnitude < 0x7c00 { finite } else { f32::INFINITY.to_bits() }) | sign;
+    f32::from_bits(if magnitude > 0x7c00 { CANONICAL_NAN.to_bits() } else { number })
 }
 
 /// The nearest binary16, ties to even; beyond 65520 it is infinity, and a NaN becomes 0x7e00.
@@ -49,10 +46,22 @@ pub fn f32_to_f16(x: f32) -> u16 {
     sign | rounded as u16
 }
 
-/// The exact value of bfloat16 bits.
+/// A little-endian binary32.
 #[inline(always)]
-pub(super) fn bf16_to_f32(bits: u16) -> f32 {
-    f32::from_bits(u32::from(bits) << 16)
+pub(super) fn f32_from_bytes(bytes: [u8; 4]) -> f32 {
+    f32::from_le_bytes(bytes)
+}
+
+/// The exact value of a little-endian binary16.
+#[inline(always)]
+pub(super) fn f16_from_bytes(bytes: [u8; 2]) -> f32 {
+    f16_to_f32(u16::from_le_bytes(bytes))
+}
+
+/// The exact value of a little-endian bfloat16.
+#[inline(always)]
+pub(super) fn bf16_from_bytes(bytes: [u8; 2]) -> f32 {
+    f32::from_bits(u32::from(u16::from_le_bytes(bytes)) << 16)
 }
 
 impl KvType {

@@ -30,7 +30,7 @@ pub use float::{CANONICAL_NAN, canonical, f16_to_f32, f32_to_f16};
 pub use log::{log, pow};
 pub use norm::rms_norm;
 pub use quantize::{activation, quantize};
-pub use random::{PURPOSE_TOKEN, gumbel, philox, uniform};
+pub use random::{PURPOSE_TOKEN, gumbel, gumbel_row, philox, uniform};
 pub use rope::{RopeTable, Rotation};
 pub use statistics::{checksum, row_statistics};
 pub use trigonometry::{cos, sin};
@@ -39,9 +39,9 @@ pub use trigonometry::{cos, sin};
 ///
 /// The body is the definition; the second copy only lets the compiler use wider registers and the fma instruction.
 macro_rules! vectorized {
-    ($(#[$attribute:meta])* pub fn $name:ident($($argument:ident: $type:ty),* $(,)?) $(-> $output:ty)? $body:block) => {
+    ($(#[$attribute:meta])* $visibility:vis fn $name:ident($($argument:ident: $type:ty),* $(,)?) $(-> $output:ty)? $body:block) => {
         $(#[$attribute])*
-        pub fn $name($($argument: $type),*) $(-> $output)? {
+        $visibility fn $name($($argument: $type),*) $(-> $output)? {
             #[inline(always)]
             fn definition($($argument: $type),*) $(-> $output)? $body
 

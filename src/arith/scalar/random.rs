@@ -1,6 +1,6 @@
 //! Counter-based randomness: Philox4x32-10, uniforms, Gumbel noise.
 
-use super::log;
+use super::{log, vectorized};
 
 /// Purpose of the noise that draws tokens.
 pub const PURPOSE_TOKEN: u32 = 0;
@@ -34,8 +34,30 @@ pub fn uniform(bits: u32) -> f64 {
 /// The Gumbel noise of candidate `id` for the token at `position` of choice `choice`.
 #[inline(always)]
 pub fn gumbel(seed: u64, position: u32, choice: u32, id: u32) -> f64 {
-    let words = philox(seed, [position, id / 4, choice, PURPOSE_TOKEN]);
-    let u = uniform(words[(id % 4) as usize]);
-    // 1 - u is exact: u is a multiple of 2^-33.
-    -log(-log(1.0 - u))
+    let words = token_words(seed, position, choice, id / 4);
+    gumbel_of_bits(words[(id % 4) as usize])
+}
+
+vectorized! {
+    /// [`gumbel`] of the ids 0, 1, 2 ... into `out`.
+    pub fn gumbel_row(seed: u64, position: u32, choice: u32, out: &mut [f64]) {
+        for (group, out) in out.chunks_mut(4).enumerate() {
+            let words = token_words(seed, position, choice, group as u32);
+            for (out, bits) in out.iter_mut().zip(words) {
+                *out = gumbel_of_bits(bits);
+            }
+        }
+    }
+}
+
+/// The random words of the ids `4 * group` to `4 * group + 3`.
+#[inline(always)]
+fn token_words(seed: u64, position: u32, choice: u32, group: u32) -> [u32; 4] {
+    philox(seed, [position, group, choice, PURPOSE_TOKEN])
+}
+
+#[inline(always)]
+fn gumbel_of_bits(bits: u32) -> f64 {
+    // 1 - u is exact: u is an odd multiple of 2^-33.
+    -log(-log(1.0 - uniform(bits)))
 }

@@ -79,9 +79,16 @@ impl Rotation {
     /// # Panics
     /// If `head` is not two elements per pair.
     pub fn apply(&self, layout: RopeLayout, head: &mut [f32]) {
-        let pairs = self.cosines.len();
+        turn_pairs(layout, &self.cosines, &self.sines, head);
+    }
+}
+
+vectorized! {
+    /// Turns pair i by the angle with cosine `cosines[i]` and sine `sines[i]`.
+    fn turn_pairs(layout: RopeLayout, cosines: &[f32], sines: &[f32], head: &mut [f32]) {
+        let pairs = cosines.len();
         assert_eq!(head.len(), 2 * pairs, "elements of a head of {pairs} pairs");
-        let turns = self.cosines.iter().zip(&self.sines);
+        let turns = cosines.iter().zip(sines);
         match layout {
             RopeLayout::Interleaved => {
                 for ([a, b], (cosine, sine)) in head.as_chunks_mut::<2>().0.iter_mut().zip(turns) {
@@ -105,7 +112,7 @@ fn turn(a: f32, b: f32, cosine: f32, sine: f32) -> (f32, f32) {
 
 vectorized! {
     /// Cosines and sines of `position * frequency`, rounded to f32.
-    pub fn angles(frequencies: &[f64], position: u32, cosines: &mut [f32], sines: &mut [f32]) {
+    fn angles(frequencies: &[f64], position: u32, cosines: &mut [f32], sines: &mut [f32]) {
         for ((frequency, cosine), sine) in frequencies.iter().zip(cosines).zip(sines) {
             let angle = f64::from(position) * frequency;
             *cosine = cos(angle) as f32;
