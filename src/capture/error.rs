@@ -102,6 +102,9 @@ pub enum CaptureError {
         /// The choice.
         choice: u32,
     },
+    /// The writer's thread ended without a result: a defect of Stepscope.
+    #[error("the writer's thread died; the partial file may be cut; please report this as a defect")]
+    WriterDied,
     /// An earlier write failed, and nothing can be written since.
     #[error("recording stopped: {0}")]
     Stopped(Arc<CaptureError>),

@@ -5,12 +5,19 @@
 
 mod codec;
 mod error;
+mod issue;
 pub mod limits;
+mod reader;
 pub mod records;
 pub mod row;
 mod topic;
+mod upgrade;
 mod wire;
+mod writer;
 
 pub use codec::{DecodeError, EncodeError, Encoding};
 pub use error::{CaptureError, Place};
+pub use issue::{Issue, IssueKind, Issues};
+pub use reader::{CaptureReader, Message, RequestRecords};
 pub use topic::{Record, Topic};
+pub use writer::{CaptureWriter, ChannelSummary, Overflow, RowKey, WriteSummary, WriterOptions};

@@ -1,0 +1,85 @@
+//! Which channel id means what in one file.
+
+use std::collections::BTreeMap;
+
+use mcap::records::{Record as McapRecord, op};
+
+use super::super::codec::Encoding;
+use super::super::issue::{IssueKind, Issues};
+use super::super::topic::Topic;
+
+/// A channel that a capture has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Channel {
+    pub(super) topic: Topic,
+    pub(super) encoding: Encoding,
+}
+
+/// The channels of a file by id; `None` for one that no capture has, whose messages are skipped.
+#[derive(Debug, Default)]
+pub(super) struct Channels {
+    by_id: BTreeMap<u16, Option<Channel>>,
+}
+
+impl Channels {
+    /// Takes in a channel record that stands at `offset`.
+    pub(super) fn add(&mut self, content: &[u8], offset: u64, issues: &mut Issues) {
+        let end = offset.saturating_add(content.len() as u64);
+        let Ok(McapRecord::Channel(record)) = mcap::parse_record(op::CHANNEL, content) else {
+            return issues.push(IssueKind::Invalid, offset..end, "a channel record that cannot be read");
+        };
+        let topic = Topic::from_name(&record.topic);
+        let encoding = Encoding::from_name(&record.message_encoding);
+        let channel = topic.zip(encoding).map(|(topic, encoding)| Channel { topic, encoding });
+        match self.by_id.get(&record.id) {
+            Some(known) if *known == channel => return,
+            Some(_) => {
+                let message = format!("channel {} is declared again, otherwise; the first declaration holds", record.id);
+                return issues.push(IssueKind::Contradiction, offset..end, message);
+            }
+            None => {}
+        }
+        match (topic, encoding) {
+            (Some(topic), None) => {
+                let message = format!(
+                    "channel `{topic}` has message encoding {:?}; bincode, msgpack and json can be read",
+                    shortened(&record.message_encoding)
+                );
+                issues.push(IssueKind::Invalid, offset..end, message);
+            }
+            (None, _) => {
+                let message = format!("channel {:?} is none of a capture's; it is not read", shortened(&record.topic));
+                issues.push(IssueKind::Invalid, offset..end, message);
+            }
+            (Some(_), Some(_)) => {}
+        }
+        self.by_id.insert(record.id, channel);
+    }
+
+    /// The channel of that id, if a capture has it; `Err` for an id that is not declared.
+    pub(super) fn get(&self, id: u16) -> Result<Option<Channel>, UnknownChannel> {
+        self.by_id.get(&id).copied().ok_or(UnknownChannel)
+    }
+
+    /// Whether every message of this id is a payload.
+    pub(super) fn is_payload(&self, id: u16) -> bool {
+        matches!(self.get(id), Ok(Some(channel)) if channel.topic.is_payload())
+    }
+
+    /// Declares what Stepscope's own writer would, for ids whose records were lost.
+    pub(super) fn assume(&mut self, id: u16) -> Option<Channel> {
+        let topic = Topic::ALL.into_iter().find(|topic| topic.channel_id() == id)?;
+        let encoding = self.by_id.values().flatten().next().map_or(Encoding::Bincode, |channel| channel.encoding);
+        let channel = Channel { topic, encoding };
+        self.by_id.insert(id, Some(channel));
+        Some(channel)
+    }
+}
+
+/// The id is not declared.
+pub(super) struct UnknownChannel;
+
+/// A name from the file, short enough for a message.
+fn shortened(name: &str) -> String {
+    name.chars().take(64).collect()
+}

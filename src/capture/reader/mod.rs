@@ -1,0 +1,301 @@
+//! Reading a capture of any recorder, as untrusted input.
+//!
+//! Opening reads the record prefixes of the whole file and the chunks that hold more than payloads; payloads are read
+//! when they are asked for. What is damaged or missing is an [`Issue`](super::Issue), and the rest is read. Memory is
+//! bounded by the cache, one chunk in work, and about 32 bytes per step record (see [`super::limits`]).
+
+mod block;
+mod bytes;
+mod cache;
+mod channels;
+mod index;
+mod layout;
+mod open;
+mod payloads;
+mod source;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use serde::de::DeserializeOwned;
+
+use self::block::{Block, Slot};
+use self::cache::Cache;
+use self::channels::Channel;
+use self::index::{Index, Location, PayloadKey};
+use self::layout::Layout;
+use self::payloads::PayloadSegments;
+use self::source::Source;
+use super::codec::decode_prefix;
+use super::error::{CaptureError, Place};
+use super::issue::Issues;
+use super::limits::CHUNK_CACHE_BYTES;
+use super::records::{
+    Admission, Completion, EventRecord, Header, LogitsPayload, LogitsRecord, LossRecord, MaskRecord,
+    Refusal, RequestRecord, SketchRecord, StepRecord,
+};
+use super::topic::{Record, Topic};
+use super::upgrade::FormatVersion;
+use crate::types::{RequestId, SequenceId, StepId};
+
+/// An open capture. Methods take `&self` and may be called from several threads.
+#[derive(Debug)]
+pub struct CaptureReader {
+    source: Source,
+    layout: Layout,
+    version: FormatVersion,
+    header: Header,
+    index: Index,
+    payloads: PayloadSegments,
+    cache: Cache,
+}
+
+/// Everything recorded about one request.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RequestRecords {
+    /// How it was admitted; `None` if it was refused, or if that record is missing.
+    pub admission: Option<Admission>,
+    /// How it was refused.
+    pub refusal: Option<Refusal>,
+    /// How each choice ended, by choice; choices that did not end are absent.
+    pub completions: Vec<Completion>,
+}
+
+/// One message of a file, decoded.
+#[derive(Debug)]
+pub struct Message {
+    /// Where it stands.
+    pub place: Place,
+    /// Its time in the file: nanoseconds since the Unix epoch, as far as the recorder knew.
+    pub log_time: u64,
+    /// Its number on its channel, from 1; 0 if the recorder did not count.
+    pub sequence: u32,
+    /// Its encoded length in bytes.
+    pub bytes: usize,
+    /// What it says.
+    pub record: Record,
+}
+
+impl CaptureReader {
+    /// Opens a capture, finished or not.
+    ///
+    /// # Errors
+    /// When the file cannot be read at all, is no capture, is of a newer format, or has no intact header. Everything
+    /// else that is wrong is in [`issues`](Self::issues).
+    pub fn open(path: &Path) -> Result<Self, CaptureError> {
+        let source = Source::open(path)?;
+        let mut layout = Layout::read(&source)?;
+        let cache = Cache::new(CHUNK_CACHE_BYTES);
+        let (version, header) = open::find_header(&source, &mut layout, &cache)?;
+        let mut index = open::build_index(&source, &mut layout, &cache, version)?;
+        open::report_repeated(&source, &mut layout, &cache, &mut index);
+        let payloads = PayloadSegments::new(&layout.segments, &layout.channels);
+        Ok(Self { source, layout, version, header, index, payloads, cache })
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        self.source.path()
+    }
+
+    /// What made the capture.
+    pub fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// What was found wrong on opening.
+    pub fn issues(&self) -> &Issues {
+        &self.layout.issues
+    }
+
+    /// Whether the recording was finished; if not, its end is missing.
+    pub fn is_finished(&self) -> bool {
+        self.layout.is_finished
+    }
+
+    /// The requests, by number.
+    pub fn requests(&self) -> impl Iterator<Item = RequestId> {
+        self.index.requests.keys().map(|request| RequestId(*request))
+    }
+
+    /// What is recorded about one request; all empty for an unknown one.
+    pub fn request(&self, request: RequestId) -> Result<RequestRecords, CaptureError> {
+        let mut records = RequestRecords { admission: None, refusal: None, completions: Vec::new() };
+        let Some(index) = self.index.requests.get(&request.0) else { return Ok(records) };
+        if let Some(location) = index.admissions.first()
+            && let RequestRecord::Admitted(admission) = self.read(*location)?
+        {
+            records.admission = Some(admission);
+        }
+        if let Some(location) = index.refusals.first()
+            && let RequestRecord::Refused(refusal) = self.read(*location)?
+        {
+            records.refusal = Some(refusal);
+        }
+        let mut completions = index.completions.clone();
+        completions.sort_by_key(|(choice, _)| *choice);
+        completions.dedup_by_key(|(choice, _)| *choice);
+        for (_, location) in completions {
+            if let RequestRecord::Finished(completion) = self.read(location)? {
+                records.completions.push(completion);
+            }
+        }
+        Ok(records)
+    }
+
+    /// The sequences that have step records, in order.
+    pub fn sequences(&self) -> impl Iterator<Item = SequenceId> {
+        self.index.steps.keys().copied()
+    }
+
+    /// The step records of one sequence, in order of their steps.
+    pub fn steps(&self, sequence: SequenceId) -> impl Iterator<Item = Result<StepRecord, CaptureError>> {
+        self.step_locations(sequence).iter().map(|(_, location)| self.read(*location))
+    }
+
+    /// How many step records a sequence has.
+    pub fn step_count(&self, sequence: SequenceId) -> usize {
+        self.step_locations(sequence).len()
+    }
+
+    /// The payload of one logits row; `None` when there is none.
+    pub fn logits(
+        &self,
+        step: StepId,
+        sequence: SequenceId,
+        row: u32,
+    ) -> Result<Option<LogitsPayload>, CaptureError> {
+        let found = self.payload_messages(Topic::Logits, step, sequence, row, |block, slot, channel| {
+            self.decode_slot::<LogitsRecord>(block, slot, channel)
+        })?;
+        Ok(found.into_iter().next().map(|record| record.payload))
+    }
+
+    /// The sketches of one token of a step, in file order.
+    pub fn sketches(
+        &self,
+        step: StepId,
+        sequence: SequenceId,
+        row: u32,
+    ) -> Result<Vec<SketchRecord>, CaptureError> {
+        self.payload_messages(Topic::Sketch, step, sequence, row, |block, slot, channel| {
+            self.decode_slot(block, slot, channel)
+        })
+    }
+
+    /// The mask row with that hash; `None` when there is none.
+    pub fn mask(&self, hash: &[u8; 32]) -> Result<Option<MaskRecord>, CaptureError> {
+        self.index.masks.get(hash).map(|location| self.read(*location)).transpose()
+    }
+
+    /// The events, in file order.
+    pub fn events(&self) -> impl Iterator<Item = Result<EventRecord, CaptureError>> {
+        self.index.events.iter().map(|location| self.read(*location))
+    }
+
+    /// What the recorder, or recovery, says is missing.
+    pub fn losses(&self) -> impl Iterator<Item = Result<LossRecord, CaptureError>> {
+        self.index.losses.iter().map(|location| self.read(*location))
+    }
+
+    /// Every message of the file in file order, payloads included; damaged chunks and messages are errors in between.
+    pub fn messages(&self) -> impl Iterator<Item = Result<Message, CaptureError>> {
+        self.layout.segments.iter().flat_map(move |segment| {
+            let (block, error) = match Block::load(&self.source, segment) {
+                Ok(block) => (Some(block), None),
+                Err(error) => (None, Some(error)),
+            };
+            let broken = block.as_ref().and_then(|block| block.broken.as_ref()).map(|(at, what)| {
+                self.source.damaged(segment.bytes.start, format!("byte {at} of the records: {what}"))
+            });
+            let slots = block.as_ref().map(|block| block.slots.clone()).unwrap_or_default();
+            let messages = slots.into_iter().filter_map(move |slot| self.message(block.as_ref()?, &slot));
+            error.map(Err).into_iter().chain(messages).chain(broken.map(Err))
+        })
+    }
+
+    fn message(&self, block: &Block, slot: &Slot) -> Option<Result<Message, CaptureError>> {
+        let Ok(Some(Channel { topic, encoding })) = self.layout.channels.get(slot.header.channel) else { return None };
+        let message = block.message(slot);
+        let place = block.place(slot);
+        let record = self.version.decode_record(topic, encoding, message).map_err(|source| CaptureError::Message {
+            path: self.path().to_owned(),
+            topic,
+            place,
+            source,
+        });
+        Some(record.map(|record| Message {
+            place,
+            log_time: slot.header.log_time,
+            sequence: slot.header.sequence,
+            bytes: message.len(),
+            record,
+        }))
+    }
+
+    fn step_locations(&self, sequence: SequenceId) -> &[(u64, Location)] {
+        self.index.steps.get(&sequence).map(Vec::as_slice).unwrap_or_default()
+    }
+
+    fn payload_messages<T>(
+        &self,
+        topic: Topic,
+        step: StepId,
+        sequence: SequenceId,
+        row: u32,
+        decode: impl Fn(&Block, &Slot, Channel) -> Result<T, CaptureError>,
+    ) -> Result<Vec<T>, CaptureError> {
+        let steps = self.step_locations(sequence);
+        let Ok(index) = steps.binary_search_by_key(&step.0, |(step, _)| *step) else { return Ok(Vec::new()) };
+        let Some((_, location)) = steps.get(index) else { return Ok(Vec::new()) };
+        let log_time = match self.block(location.segment)?.slot_at(location.offset) {
+            Some(slot) => slot.header.log_time,
+            None => return Ok(Vec::new()),
+        };
+        let key = PayloadKey { step: step.0, request: sequence.request.0, choice: sequence.choice.0, row };
+        for segment in self.payloads.at(log_time) {
+            let block = self.block(segment)?;
+            let slots = block.payloads(&self.layout.channels, self.version, topic, key);
+            if !slots.is_empty() {
+                return slots
+                    .iter()
+                    .filter_map(|slot| Some((slot, self.layout.channels.get(slot.header.channel).ok()??)))
+                    .map(|(slot, channel)| decode(&block, slot, channel))
+                    .collect();
+            }
+        }
+        Ok(Vec::new())
+    }
+
+    fn read<T: DeserializeOwned>(&self, location: Location) -> Result<T, CaptureError> {
+        let block = self.block(location.segment)?;
+        let slot = block.slot_at(location.offset).copied();
+        let channel = slot.and_then(|slot| self.layout.channels.get(slot.header.channel).ok()?);
+        match (slot, channel) {
+            (Some(slot), Some(channel)) => self.decode_slot(&block, &slot, channel),
+            // The file changed since it was indexed.
+            _ => Err(self.source.damaged(0, "the file changed while it was read")),
+        }
+    }
+
+    fn decode_slot<T: DeserializeOwned>(
+        &self,
+        block: &Block,
+        slot: &Slot,
+        channel: Channel,
+    ) -> Result<T, CaptureError> {
+        self.version.decode(channel.encoding, block.message(slot)).map_err(|source| CaptureError::Message {
+            path: self.path().to_owned(),
+            topic: channel.topic,
+            place: block.place(slot),
+            source,
+        })
+    }
+
+    fn block(&self, segment: u32) -> Result<Arc<Block>, CaptureError> {
+        open::load(&self.source, &self.layout, &self.cache, segment)
+    }
+}
+
+#[cfg(test)]
+mod tests;
