@@ -168,7 +168,9 @@ fn decompress(stored: Vec<u8>, compression: Compression, size: usize) -> Result<
             zstd::bulk::decompress(&stored, size).map_err(|error| format!("the chunk does not decompress: {error}"))?
         }
         Compression::Lz4 => {
-            return Err("the chunk is compressed with lz4; a capture may use zstd only (`mcap compress` converts)".into());
+            return Err(
+                "the chunk is compressed with lz4; a capture may use zstd only (`mcap compress` converts)".into()
+            );
         }
     };
     if data.len() != size {

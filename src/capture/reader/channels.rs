@@ -34,7 +34,8 @@ impl Channels {
         match self.by_id.get(&record.id) {
             Some(known) if *known == channel => return,
             Some(_) => {
-                let message = format!("channel {} is declared again, otherwise; the first declaration holds", record.id);
+                let message =
+                    format!("channel {} is declared again, otherwise; the first declaration holds", record.id);
                 return issues.push(IssueKind::Contradiction, offset..end, message);
             }
             None => {}

@@ -86,9 +86,9 @@ impl Layout {
     fn read_header(&mut self, source: &Source, offset: u64) -> Result<u64, CaptureError> {
         let start = source.read_up_to(offset, PREFIX + 4 + 64)?;
         let profile = match prefix(&start) {
-            Some((op::HEADER, _)) => read_u32(&start, PREFIX).and_then(|length| {
-                start.get(PREFIX + 4..)?.get(..length as usize)
-            }),
+            Some((op::HEADER, _)) => {
+                read_u32(&start, PREFIX).and_then(|length| start.get(PREFIX + 4..)?.get(..length as usize))
+            }
             _ => None,
         };
         match profile {
@@ -155,8 +155,12 @@ impl Layout {
                 }
                 return Ok(Some(Next::End));
             }
-            op::HEADER | op::SCHEMA | op::CHUNK_INDEX | op::ATTACHMENT..=op::ATTACHMENT_INDEX
-            | op::METADATA..=op::SUMMARY_OFFSET | 0x80.. => {}
+            op::HEADER
+            | op::SCHEMA
+            | op::CHUNK_INDEX
+            | op::ATTACHMENT..=op::ATTACHMENT_INDEX
+            | op::METADATA..=op::SUMMARY_OFFSET
+            | 0x80.. => {}
             _ => return Ok(None),
         }
         Ok(Some(Next::At(end)))

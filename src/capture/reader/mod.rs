@@ -31,8 +31,8 @@ use super::error::{CaptureError, Place};
 use super::issue::Issues;
 use super::limits::CHUNK_CACHE_BYTES;
 use super::records::{
-    Admission, Completion, EventRecord, Header, LogitsPayload, LogitsRecord, LossRecord, MaskRecord,
-    Refusal, RequestRecord, SketchRecord, StepRecord,
+    Admission, Completion, EventRecord, Header, LogitsPayload, LogitsRecord, LossRecord, MaskRecord, Refusal,
+    RequestRecord, SketchRecord, StepRecord,
 };
 use super::topic::{Record, Topic};
 use super::upgrade::FormatVersion;
@@ -159,12 +159,7 @@ impl CaptureReader {
     }
 
     /// The payload of one logits row; `None` when there is none.
-    pub fn logits(
-        &self,
-        step: StepId,
-        sequence: SequenceId,
-        row: u32,
-    ) -> Result<Option<LogitsPayload>, CaptureError> {
+    pub fn logits(&self, step: StepId, sequence: SequenceId, row: u32) -> Result<Option<LogitsPayload>, CaptureError> {
         let found = self.payload_messages(Topic::Logits, step, sequence, row, |block, slot, channel| {
             self.decode_slot::<LogitsRecord>(block, slot, channel)
         })?;
@@ -172,12 +167,7 @@ impl CaptureReader {
     }
 
     /// The sketches of one token of a step, in file order.
-    pub fn sketches(
-        &self,
-        step: StepId,
-        sequence: SequenceId,
-        row: u32,
-    ) -> Result<Vec<SketchRecord>, CaptureError> {
+    pub fn sketches(&self, step: StepId, sequence: SequenceId, row: u32) -> Result<Vec<SketchRecord>, CaptureError> {
         self.payload_messages(Topic::Sketch, step, sequence, row, |block, slot, channel| {
             self.decode_slot(block, slot, channel)
         })

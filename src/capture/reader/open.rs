@@ -20,12 +20,7 @@ use super::layout::{Layout, Segment};
 use super::source::Source;
 
 /// A segment's block, from the cache or the file.
-pub(super) fn load(
-    source: &Source,
-    layout: &Layout,
-    cache: &Cache,
-    segment: u32,
-) -> Result<Arc<Block>, CaptureError> {
+pub(super) fn load(source: &Source, layout: &Layout, cache: &Cache, segment: u32) -> Result<Arc<Block>, CaptureError> {
     cache.get(segment, || match layout.segments.get(segment as usize) {
         Some(found) => Block::load(source, found),
         None => Err(source.damaged(0, "the file changed while it was read")),

@@ -178,9 +178,8 @@ impl CaptureFile {
         if batch.is_empty() {
             return Ok(());
         }
-        let written = batch.messages().try_for_each(|(header, message)| {
-            self.mcap.write_to_known_channel(header, message)
-        });
+        let written =
+            batch.messages().try_for_each(|(header, message)| self.mcap.write_to_known_channel(header, message));
         batch.clear();
         written.and_then(|()| self.mcap.flush()).map_err(|error| write_failed(&self.partial, error))
     }

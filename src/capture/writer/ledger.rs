@@ -74,13 +74,7 @@ impl Ledger {
     }
 
     /// The time of the step that a payload belongs to.
-    pub(super) fn payload_time(
-        &self,
-        topic: Topic,
-        step: u64,
-        request: u64,
-        choice: u32,
-    ) -> Result<u64, CaptureError> {
+    pub(super) fn payload_time(&self, topic: Topic, step: u64, request: u64, choice: u32) -> Result<u64, CaptureError> {
         match self.steps.get(&(request, choice)) {
             Some((latest, log_time)) if *latest == step => Ok(*log_time),
             _ => Err(CaptureError::PayloadBeforeStep { topic, step, request, choice }),

@@ -13,8 +13,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-pub(super) use self::file::PROFILE;
 use self::file::CaptureFile;
+pub(super) use self::file::PROFILE;
 use self::ledger::Ledger;
 use self::queue::{Close, Item, Queue};
 use super::codec::Encoding;
