@@ -16,7 +16,7 @@ pub mod scalar;
 pub use dispatch::UnsupportedIsa;
 pub use kernels::{Kernels, KvPage, KvPageMut, OutputColumns, OutputRows};
 pub use matrix::{MatrixView, WeightFormat};
-pub use packed::{PackedMatrix, TILE};
+pub use packed::{PackedMatrix, TILE, WeightMemory};
 
 /// Version of the contract; recorded in captures.
 pub const VERSION: u32 = 1;

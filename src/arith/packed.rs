@@ -7,8 +7,14 @@
 //! layout.
 
 mod blocks;
+mod memory;
 
+pub use memory::WeightMemory;
 pub(in crate::arith) use blocks::{Q4_0, Q4_1, Q4K, Q6K, Q8_0, Scales, TileBlock};
+
+use std::io;
+
+use memory::{Plain, Stored};
 
 use super::{Isa, MatrixView, WeightFormat};
 
@@ -42,28 +48,29 @@ pub struct PackedMatrix {
 #[derive(Clone, Debug)]
 pub(in crate::arith) enum Storage {
     /// As in the file.
-    Rows(Vec<u8>),
-    Q4_0(Vec<Q4_0>),
-    Q4_1(Vec<Q4_1>),
-    Q8_0(Vec<Q8_0>),
-    Q4K(Vec<Q4K>),
-    Q6K(Vec<Q6K>),
+    Rows(Stored<u8>),
+    Q4_0(Stored<Q4_0>),
+    Q4_1(Stored<Q4_1>),
+    Q8_0(Stored<Q8_0>),
+    Q4K(Stored<Q4K>),
+    Q6K(Stored<Q6K>),
 }
 
 impl PackedMatrix {
     /// Copies `matrix` into the layout of `isa`.
-    pub(in crate::arith) fn new(isa: Isa, matrix: &MatrixView<'_>) -> Self {
+    pub(in crate::arith) fn new(isa: Isa, matrix: &MatrixView<'_>, memory: &mut WeightMemory) -> io::Result<Self> {
         let storage = match (isa, matrix.format()) {
             (Isa::Scalar, _) | (_, WeightFormat::F32 | WeightFormat::F16 | WeightFormat::Bf16) => {
-                Storage::Rows(matrix.bytes().to_vec())
+                let bytes = matrix.bytes();
+                Storage::Rows(memory.store(bytes.len(), |stored| stored.copy_from_slice(bytes))?)
             }
-            (_, WeightFormat::Q4_0) => Storage::Q4_0(pack_tiles(matrix)),
-            (_, WeightFormat::Q4_1) => Storage::Q4_1(pack_tiles(matrix)),
-            (_, WeightFormat::Q8_0) => Storage::Q8_0(pack_tiles(matrix)),
-            (_, WeightFormat::Q4K) => Storage::Q4K(pack_tiles(matrix)),
-            (_, WeightFormat::Q6K) => Storage::Q6K(pack_tiles(matrix)),
+            (_, WeightFormat::Q4_0) => Storage::Q4_0(pack_tiles(matrix, memory)?),
+            (_, WeightFormat::Q4_1) => Storage::Q4_1(pack_tiles(matrix, memory)?),
+            (_, WeightFormat::Q8_0) => Storage::Q8_0(pack_tiles(matrix, memory)?),
+            (_, WeightFormat::Q4K) => Storage::Q4K(pack_tiles(matrix, memory)?),
+            (_, WeightFormat::Q6K) => Storage::Q6K(pack_tiles(matrix, memory)?),
         };
-        Self { format: matrix.format(), rows: matrix.rows(), columns: matrix.columns(), isa, storage }
+        Ok(Self { format: matrix.format(), rows: matrix.rows(), columns: matrix.columns(), isa, storage })
     }
 
     /// Outputs.
@@ -90,26 +97,26 @@ impl PackedMatrix {
     pub fn bytes(&self) -> usize {
         match &self.storage {
             Storage::Rows(bytes) => bytes.len(),
-            Storage::Q4_0(blocks) => size_of_val(blocks.as_slice()),
-            Storage::Q4_1(blocks) => size_of_val(blocks.as_slice()),
-            Storage::Q8_0(blocks) => size_of_val(blocks.as_slice()),
-            Storage::Q4K(blocks) => size_of_val(blocks.as_slice()),
-            Storage::Q6K(blocks) => size_of_val(blocks.as_slice()),
+            Storage::Q4_0(blocks) => size_of_val::<[Q4_0]>(blocks),
+            Storage::Q4_1(blocks) => size_of_val::<[Q4_1]>(blocks),
+            Storage::Q8_0(blocks) => size_of_val::<[Q8_0]>(blocks),
+            Storage::Q4K(blocks) => size_of_val::<[Q4K]>(blocks),
+            Storage::Q6K(blocks) => size_of_val::<[Q6K]>(blocks),
         }
     }
 }
 
 /// Packs a quantized matrix; the last tile is filled up with rows of zeros.
-fn pack_tiles<B: TileBlock>(matrix: &MatrixView<'_>) -> Vec<B> {
+fn pack_tiles<B: TileBlock + Plain>(matrix: &MatrixView<'_>, memory: &mut WeightMemory) -> io::Result<Stored<B>> {
     let blocks = matrix.columns() / super::BLOCK;
-    let mut tiles = vec![B::default(); matrix.rows().div_ceil(TILE) * blocks];
-    for row in 0..matrix.rows() {
-        let tile = &mut tiles[row / TILE * blocks..][..blocks];
-        for (packed, block) in tile.iter_mut().zip(lane_order(blocks)) {
-            packed.set_lane(row % TILE, matrix.row_bytes(row), block);
+    memory.store(matrix.rows().div_ceil(TILE) * blocks, |tiles: &mut [B]| {
+        for row in 0..matrix.rows() {
+            let tile = &mut tiles[row / TILE * blocks..][..blocks];
+            for (packed, block) in tile.iter_mut().zip(lane_order(blocks)) {
+                packed.set_lane(row % TILE, matrix.row_bytes(row), block);
+            }
         }
-    }
-    tiles
+    })
 }
 
 #[cfg(test)]

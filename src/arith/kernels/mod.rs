@@ -14,7 +14,9 @@ pub use attention::{KvPage, KvPageMut};
 pub use output::{OutputColumns, OutputRows};
 pub(in crate::arith) use prepared::PreparedBlock;
 
-use super::packed::PackedMatrix;
+use std::io;
+
+use super::packed::{PackedMatrix, WeightMemory};
 use super::scalar::{self, Rotation};
 use super::{Isa, MatrixView, UnsupportedIsa, WeightFormat};
 
@@ -45,9 +47,13 @@ impl Kernels {
         self.isa
     }
 
-    /// Copies a matrix into the layout that [`Self::matmul`] reads.
-    pub fn pack(&self, matrix: &MatrixView<'_>) -> PackedMatrix {
-        PackedMatrix::new(self.isa, matrix)
+    /// Copies a matrix into `memory`, in the layout that [`Self::matmul`] reads.
+    ///
+    /// # Errors
+    ///
+    /// If the system has no memory left.
+    pub fn pack(&self, matrix: &MatrixView<'_>, memory: &mut WeightMemory) -> io::Result<PackedMatrix> {
+        PackedMatrix::new(self.isa, matrix, memory)
     }
 }
 

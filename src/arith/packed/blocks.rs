@@ -3,6 +3,7 @@
 use half::f16;
 
 use super::TILE;
+use super::memory::Plain;
 
 /// The scales of one block, for each of the tile's rows.
 pub(in crate::arith) enum Scales<'a> {
@@ -20,7 +21,7 @@ pub(in crate::arith) enum Scales<'a> {
 ///
 /// Weights are unsigned here; what a signed format's weights were raised by is [`TileBlock::BIAS`], and the kernels take
 /// it off again with the integer sum of the activations, which is exact.
-pub(in crate::arith) trait TileBlock: Copy + Default {
+pub(in crate::arith) trait TileBlock {
     /// What was added to each weight to make it unsigned.
     const BIAS: i32;
 
@@ -41,7 +42,7 @@ type Nibbles = [[u8; 4 * TILE]; 4];
 type Bytes = [[u8; 4 * TILE]; 8];
 
 macro_rules! block_type {
-    ($(#[$doc:meta])* $name:ident { $($field:ident: $type:ty = $zero:expr),* $(,)? }) => {
+    ($(#[$doc:meta])* $name:ident { $($field:ident: $type:ty),* $(,)? }) => {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug)]
         #[repr(C, align(32))]
@@ -49,33 +50,32 @@ macro_rules! block_type {
             $($field: $type),*
         }
 
-        impl Default for $name {
-            fn default() -> Self {
-                Self { $($field: $zero),* }
-            }
-        }
+        // SAFETY: all fields are arrays of numbers, without padding between or behind them.
+        unsafe impl Plain for $name {}
+
+        const _: () = assert!(size_of::<$name>() == 0 $(+ size_of::<$type>())*);
     };
 }
 
 block_type! {
     /// [`super::WeightFormat::Q4_0`]: 288 bytes.
-    Q4_0 { weights: Nibbles = [[0; 64]; 4], scales: [u16; TILE] = [0; TILE] }
+    Q4_0 { weights: Nibbles, scales: [u16; TILE] }
 }
 block_type! {
     /// [`super::WeightFormat::Q4_1`]: 320 bytes.
-    Q4_1 { weights: Nibbles = [[0; 64]; 4], scales: [u16; TILE] = [0; TILE], minima: [u16; TILE] = [0; TILE] }
+    Q4_1 { weights: Nibbles, scales: [u16; TILE], minima: [u16; TILE] }
 }
 block_type! {
     /// [`super::WeightFormat::Q8_0`]: 544 bytes.
-    Q8_0 { weights: Bytes = [[0; 64]; 8], scales: [u16; TILE] = [0; TILE] }
+    Q8_0 { weights: Bytes, scales: [u16; TILE] }
 }
 block_type! {
     /// One sub-block of [`super::WeightFormat::Q4K`]: 384 bytes. Its scale, an f16 times a 6-bit integer, needs f32.
-    Q4K { weights: Nibbles = [[0; 64]; 4], scales: [f32; TILE] = [0.0; TILE], minima: [f32; TILE] = [0.0; TILE] }
+    Q4K { weights: Nibbles, scales: [f32; TILE], minima: [f32; TILE] }
 }
 block_type! {
     /// Two sub-blocks of [`super::WeightFormat::Q6K`]: 576 bytes.
-    Q6K { weights: Bytes = [[0; 64]; 8], scales: [u16; TILE] = [0; TILE], subscales: [[i8; TILE]; 2] = [[0; TILE]; 2] }
+    Q6K { weights: Bytes, scales: [u16; TILE], subscales: [[i8; TILE]; 2] }
 }
 
 impl TileBlock for Q4_0 {

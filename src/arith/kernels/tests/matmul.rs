@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::support::{Random, exact_bits, paths};
-use crate::arith::{ActivationRow, Kernels, MatrixView, OutputRows, TILE, WeightFormat, scalar};
+use crate::arith::{ActivationRow, Kernels, MatrixView, OutputRows, TILE, WeightFormat, WeightMemory, scalar};
 
 fn expected(view: &MatrixView<'_>, activations: &[ActivationRow]) -> Vec<f32> {
     let mut out = vec![0.0; activations.len() * view.rows()];
@@ -13,7 +13,7 @@ fn expected(view: &MatrixView<'_>, activations: &[ActivationRow]) -> Vec<f32> {
 
 /// The product in two parts, split at the tile nearest to `split` outputs.
 fn product(kernels: &Kernels, view: &MatrixView<'_>, activations: &[ActivationRow], split: usize) -> Vec<f32> {
-    let packed = kernels.pack(view);
+    let packed = kernels.pack(view, &mut WeightMemory::new()).expect("memory");
     let mut values = vec![f32::MAX; activations.len() * view.rows()];
     let output = OutputRows::new(&mut values, view.rows());
     let split = (split / TILE * TILE).min(view.rows());
@@ -116,7 +116,7 @@ fn a_matrix_packed_for_another_path_is_refused() {
     let kernels = paths();
     let bytes = [0; 34];
     let view = MatrixView::new(WeightFormat::Q8_0, 1, 32, &bytes).expect("a row");
-    let packed = Kernels { isa: crate::arith::Isa::Avx2 }.pack(&view);
+    let packed = Kernels { isa: crate::arith::Isa::Avx2 }.pack(&view, &mut WeightMemory::new()).expect("memory");
     let activations = [scalar::activation(WeightFormat::Q8_0, &[0.0; 32])];
     kernels[0].matmul(&packed, &activations, OutputRows::new(&mut [0.0], 1).all());
 }
