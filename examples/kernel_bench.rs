@@ -5,7 +5,9 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use stepscope::arith::{ActivationRow, Isa, Kernels, MatrixView, OutputRows, PackedMatrix, TILE, WeightFormat, WeightMemory, scalar};
+use stepscope::arith::{
+    ActivationRow, Isa, Kernels, MatrixView, OutputRows, PackedMatrix, TILE, WeightFormat, WeightMemory, scalar,
+};
 
 const LAYERS: usize = 30;
 const HIDDEN: usize = 576;
@@ -40,7 +42,10 @@ impl Workload {
     }
 
     fn head(kernels: &Kernels, format: WeightFormat) -> anyhow::Result<Self> {
-        Ok(Self { name: "head", matrices: vec![matrix(kernels, format, VOCABULARY, HIDDEN, &mut WeightMemory::new())?] })
+        Ok(Self {
+            name: "head",
+            matrices: vec![matrix(kernels, format, VOCABULARY, HIDDEN, &mut WeightMemory::new())?],
+        })
     }
 
     fn bytes(&self) -> usize {
@@ -54,8 +59,9 @@ impl Workload {
     /// Seconds per pass over all matrices with `rows` activation rows, on `threads` threads.
     fn seconds(&self, kernels: &Kernels, rows: usize, threads: usize) -> f64 {
         let parts: Vec<f64> = std::thread::scope(|scope| {
-            let workers: Vec<_> =
-                (0..threads).map(|part| scope.spawn(move || self.worker_seconds(kernels, rows, part, threads))).collect();
+            let workers: Vec<_> = (0..threads)
+                .map(|part| scope.spawn(move || self.worker_seconds(kernels, rows, part, threads)))
+                .collect();
             workers.into_iter().map(|worker| worker.join().unwrap_or(f64::NAN)).collect()
         });
         parts.iter().sum::<f64>() / threads as f64
@@ -118,10 +124,7 @@ fn main() -> anyhow::Result<()> {
     };
     let kernels = Kernels::new(isa)?;
     println!("{isa}: {:<20} {:>6} {:>7} {:>9} {:>8} {:>8}", "workload", "rows", "threads", "ms/pass", "GB/s", "GMAC/s");
-    let workloads = [
-        Workload::layers(&kernels, WeightFormat::Q4_1)?,
-        Workload::head(&kernels, WeightFormat::Q8_0)?,
-    ];
+    let workloads = [Workload::layers(&kernels, WeightFormat::Q4_1)?, Workload::head(&kernels, WeightFormat::Q8_0)?];
     for workload in workloads {
         for rows in [1, 4, 16, 64] {
             for threads in [1, 2] {

@@ -9,8 +9,8 @@
 mod blocks;
 mod memory;
 
-pub use memory::WeightMemory;
 pub(in crate::arith) use blocks::{Q4_0, Q4_1, Q4K, Q6K, Q8_0, Scales, TileBlock};
+pub use memory::WeightMemory;
 
 use std::io;
 
