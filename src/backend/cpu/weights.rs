@@ -1,6 +1,6 @@
 //! The model's weights in the layout that the kernels read, made once at load.
 
-use crate::arith::{Kernels, MatrixView, PackedMatrix};
+use crate::arith::{Kernels, MatrixView, PackedMatrix, WeightMemory};
 use crate::backend::BackendError;
 use crate::model::{OperatorWeights, Tensor, Weights};
 
@@ -49,7 +49,12 @@ pub(super) struct PackedConvolution {
 impl PackedWeights {
     /// Packs every matrix of `weights` for `kernels`.
     pub(super) fn new(kernels: &Kernels, weights: &Weights) -> Result<Self, BackendError> {
-        let pack = |tensor: &Tensor| view(tensor).map(|view| kernels.pack(&view));
+        let mut memory = WeightMemory::new();
+        let mut pack = |tensor: &Tensor| {
+            kernels.pack(&view(tensor)?, &mut memory).map_err(|error| {
+                BackendError::Configuration(format!("no memory for tensor {}: {error}; free some", tensor.name()))
+            })
+        };
         let (mut attention_layers, mut convolution_layers) = (0, 0);
         let mut layers = Vec::with_capacity(weights.layers.len());
         for layer in &weights.layers {
