@@ -10,6 +10,7 @@ pub mod limits;
 mod reader;
 pub mod records;
 pub mod row;
+pub mod tap;
 mod topic;
 mod upgrade;
 mod wire;

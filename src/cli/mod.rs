@@ -2,6 +2,8 @@
 //!
 //! Results go to stdout, diagnostics to stderr; the exit status is the same for every command (see [`Outcome`]).
 
+pub mod record;
+
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -32,7 +34,9 @@ struct CommandLine {
 
 /// One variant per command.
 #[derive(Subcommand)]
-enum Command {}
+enum Command {
+    Record(Box<record::Options>),
+}
 
 /// Runs the command line of this process.
 pub fn main() -> ExitCode {
@@ -53,5 +57,7 @@ pub fn main() -> ExitCode {
 }
 
 fn run(command: Command) -> anyhow::Result<Outcome> {
-    match command {}
+    match command {
+        Command::Record(options) => record::run(&options),
+    }
 }

@@ -157,6 +157,11 @@ impl<T: Tap> Engine<T> {
         &self.tap
     }
 
+    /// The tap, to be changed.
+    pub fn tap_mut(&mut self) -> &mut T {
+        &mut self.tap
+    }
+
     /// Ends the engine, and gives its tap back.
     pub fn into_tap(self) -> T {
         self.tap

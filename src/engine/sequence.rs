@@ -40,7 +40,7 @@ pub struct Sequence {
     /// Its pages and state slot.
     pub holding: Holding,
     /// Positions that came from the prefix cache and that no step has reported yet.
-    pub unreported_prefix: Option<usize>,
+    pub unreported_prefix: usize,
     /// Whether its pages may go into the prefix cache when it ends validly: not after its owner failed.
     pub publishable: bool,
     /// What the client is told of each emitted token; empty unless the request asks for it.
@@ -90,7 +90,7 @@ impl Sequence {
             computed,
             prev_accepted: None,
             holding,
-            unreported_prefix: Some(computed),
+            unreported_prefix: computed,
             publishable: true,
             logprobs: Vec::new(),
             counts: TokenCounts::of_prompt(&tokens),

@@ -145,7 +145,7 @@ impl<T: Tap> Engine<T> {
         let mut next_row = 0;
         for (slot, (share, outcome)) in plan.shares.iter().zip(outcomes).enumerate() {
             let sequence = &mut running[share.sequence];
-            let cached_prefix = sequence.unreported_prefix.take();
+            let cached_prefix = std::mem::take(&mut sequence.unreported_prefix);
             let row = |index| row_report(share, outcome, sequence, output, next_row + index, index);
             let rows: Vec<RowReport<'_>> = (0..share.rows()).map(row).collect();
             next_row += share.rows();

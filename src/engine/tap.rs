@@ -77,8 +77,8 @@ pub struct StepReport<'a> {
     pub prev_accepted: Option<usize>,
     /// The recurrent state it read.
     pub state: Option<StateAccess>,
-    /// Positions that came from the prefix cache just before this step.
-    pub cached_prefix: Option<usize>,
+    /// Positions that came from the prefix cache just before this step; 0 after the sequence's first.
+    pub cached_prefix: usize,
     /// The logits rows, in order.
     pub rows: &'a [RowReport<'a>],
     /// Tokens committed, in order; one for each row up to the last that was judged valid.

@@ -134,11 +134,13 @@ impl State {
     }
 
     /// Pages in use, by sequences or the cache.
+    #[cfg(test)]
     pub fn pages_in_use(&self) -> usize {
         self.pages.count() - self.pages.free_count()
     }
 
     /// Pages in the prefix cache.
+    #[cfg(test)]
     pub fn cached_pages(&self) -> usize {
         self.cache.as_ref().map_or(0, PrefixCache::len)
     }

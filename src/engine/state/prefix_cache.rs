@@ -135,13 +135,9 @@ impl PrefixCache {
     }
 
     /// How many pages are cached.
+    #[cfg(test)]
     pub fn len(&self) -> usize {
         self.entries.len()
-    }
-
-    /// Whether nothing is cached.
-    pub fn is_empty(&self) -> bool {
-        self.entries.is_empty()
     }
 
     fn touch(&mut self, hashes: &[ChainHash]) {

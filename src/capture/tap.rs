@@ -1,0 +1,301 @@
+//! The tap that records: engine reports in, capture records out.
+//!
+//! What is written lets replay derive every decision again: the request as received, the layers its parameters were
+//! resolved from, the prompt as text and as tokens, what each step read and emitted, and per row what the chosen tier
+//! keeps. The whole row is kept for a row that is invalid, in every tier.
+
+use super::error::CaptureError;
+use super::records::{
+    Admission, BatchPlace, Completion, EventRecord, LogitsPayload, LogitsRecord, LogitsTier, ParamSource, Refusal,
+    RequestRecord, ResolvedField, RowRecord, RowStatistics, SchedulerMode, StateRead, StepPath, StepRecord, StopReason,
+    Timings,
+};
+use super::topic::Record;
+use super::writer::{CaptureWriter, RowKey, WriteSummary};
+use crate::arith::{self, ActivationRow};
+use crate::engine::sampler::best_tokens;
+use crate::engine::validity::ValidRow;
+use crate::engine::{AdmittedReport, EventReport, FinishedReport, RefusedReport, RowReport, StepReport, Tap};
+use crate::params::Source;
+use crate::types::FinishReason;
+
+/// What is kept of each logits row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tier {
+    /// What the LM head read.
+    Hidden,
+    /// The row itself.
+    Full,
+    /// The best ids and values, this many.
+    TopK(usize),
+    /// Its statistics, in the step record.
+    Off,
+}
+
+/// Records an engine into a capture.
+///
+/// A tap cannot stop the engine: the first error stays here, nothing is written after it, and
+/// [`CaptureTap::take_error`] tells it.
+pub struct CaptureTap {
+    writer: CaptureWriter,
+    tier: Tier,
+    error: Option<CaptureError>,
+    rows: u64,
+}
+
+impl Tier {
+    /// The tier as a capture's header names it.
+    pub fn in_header(self) -> LogitsTier {
+        match self {
+            Self::Hidden => LogitsTier::Hidden,
+            Self::Full => LogitsTier::Full,
+            Self::TopK(_) => LogitsTier::TopK,
+            Self::Off => LogitsTier::Off,
+        }
+    }
+}
+
+impl CaptureTap {
+    /// A tap that writes to `writer`.
+    pub fn new(writer: CaptureWriter, tier: Tier) -> Self {
+        Self { writer, tier, error: None, rows: 0 }
+    }
+
+    /// Logits rows that were recorded so far.
+    pub fn rows(&self) -> u64 {
+        self.rows
+    }
+
+    /// Why recording stopped, if it did.
+    pub fn take_error(&mut self) -> Option<CaptureError> {
+        self.error.take()
+    }
+
+    /// Finishes the capture.
+    ///
+    /// # Errors
+    /// If anything could not be written, now or before.
+    pub fn finish(self) -> Result<WriteSummary, CaptureError> {
+        match self.error {
+            Some(error) => Err(error),
+            None => self.writer.finish(),
+        }
+    }
+
+    fn write(&mut self, record: impl Into<Record>) {
+        if self.error.is_none() {
+            self.error = self.writer.write(record).err();
+        }
+    }
+
+    fn write_row(&mut self, key: RowKey, row: &RowReport<'_>) {
+        let is_valid = ValidRow::check(row.logits, row.statistics).is_ok();
+        match self.tier {
+            Tier::Hidden if is_valid => self.write_payload(key, hidden(row.input)),
+            Tier::TopK(count) if is_valid => self.write_payload(key, top_k(row.logits, count)),
+            Tier::Off if is_valid => {}
+            _ if self.error.is_none() => self.error = self.writer.write_row(key, row.logits.to_vec()).err(),
+            _ => {}
+        }
+    }
+
+    fn write_payload(&mut self, key: RowKey, payload: LogitsPayload) {
+        let RowKey { step, request, choice, row } = key;
+        self.write(LogitsRecord { step, request, choice, row, payload });
+    }
+}
+
+impl Tap for CaptureTap {
+    fn admitted(&mut self, report: &AdmittedReport<'_>) {
+        self.write(RequestRecord::Admitted(admission(report)));
+    }
+
+    fn refused(&mut self, report: &RefusedReport<'_>) {
+        self.write(RequestRecord::Refused(Refusal {
+            request: report.request.0,
+            client_id: report.received.client_id.clone(),
+            time_ns: report.time_ns,
+            body: report.received.body.clone(),
+            error: report.reason.to_string(),
+        }));
+    }
+
+    fn step(&mut self, report: &StepReport<'_>) {
+        self.write(step(report));
+        for (index, row) in report.rows.iter().enumerate() {
+            let key = RowKey {
+                step: report.step.0,
+                request: report.sequence.request.0,
+                choice: report.sequence.choice.0,
+                row: index as u32,
+            };
+            self.write_row(key, row);
+        }
+        self.rows += report.rows.len() as u64;
+    }
+
+    fn finished(&mut self, report: &FinishedReport<'_>) {
+        self.write(RequestRecord::Finished(Completion {
+            request: report.sequence.request.0,
+            choice: report.sequence.choice.0,
+            time_ns: report.time_ns,
+            stop: Some(stop_reason(report.reason)),
+            emitted_tokens: report.tokens.len() as u32,
+            text: Some(report.text.to_owned()),
+        }));
+    }
+
+    fn event(&mut self, report: &EventReport<'_>) {
+        self.write(EventRecord {
+            time_ns: report.time_ns,
+            kind: report.kind.name().to_owned(),
+            request: Some(report.sequence.request.0),
+            choice: Some(report.sequence.choice.0),
+            step: Some(report.step.0),
+            message: report.message.to_owned(),
+        });
+    }
+}
+
+fn admission(report: &AdmittedReport<'_>) -> Admission {
+    let submission = report.submission;
+    let field = |chain: &crate::params::ParamChain| ResolvedField {
+        name: chain.name.to_owned(),
+        value: chain.value.to_string(),
+        source: param_source(chain.source),
+    };
+    Admission {
+        request: report.request.0,
+        client_id: submission.received.client_id.clone(),
+        time_ns: report.time_ns,
+        endpoint: submission.received.endpoint.clone(),
+        body: submission.received.body.clone(),
+        prompt_text: submission.prompt.text.clone(),
+        add_special_tokens: Some(submission.prompt.add_special_tokens),
+        prompt_tokens: submission.prompt.tokens.iter().map(|token| token.0).collect(),
+        params: Some(submission.resolved.chain.iter().map(field).collect()),
+        owner: Some(report.owner.to_string()),
+        choices: submission.sampling.choices,
+        server_overrides: submission.layers.server_overrides.clone(),
+        generation_config: submission.layers.generation_config.clone(),
+        warnings: submission.resolved.warnings.iter().map(ToString::to_string).collect(),
+    }
+}
+
+fn step(report: &StepReport<'_>) -> StepRecord {
+    let neighbour = |sequence: &&crate::types::SequenceId| **sequence != report.sequence;
+    let place = BatchPlace {
+        slot: report.slot as u32,
+        neighbours: report.batch.iter().filter(neighbour).map(|other| (other.request.0, other.choice.0)).collect(),
+    };
+    StepRecord {
+        step: report.step.0,
+        request: report.sequence.request.0,
+        choice: report.sequence.choice.0,
+        first_position: report.first_position.0,
+        drafts: report.drafts.iter().map(|token| i64::from(token.0)).collect(),
+        emitted: report.emitted.iter().map(|token| token.0).collect(),
+        time_ns: Some(report.time_ns),
+        q_len: Some(report.input.len() as u32),
+        prev_accepted: report.prev_accepted.map(|accepted| accepted as u32),
+        path: Some(path(report)),
+        scheduler: Some(SchedulerMode::Sync),
+        batch: Some(place),
+        input_tokens: report.prefill.then(|| report.input.iter().map(|token| token.0).collect()),
+        cached_prefix: Some(report.cached_prefix as u32),
+        // Nothing drafts and no grammar runs yet.
+        drafts_raw: None,
+        withheld: None,
+        state: report.state.map(|state| StateRead { slot: state.slot.0, column: state.column as u32 }),
+        grammar: None,
+        verdicts: None,
+        bonus: None,
+        stop: report.stop.map(stop_reason),
+        rows: report.rows.iter().map(row).collect(),
+        timings: Some(Timings {
+            schedule_ns: report.timings.schedule_ns,
+            forward_ns: report.timings.forward_ns,
+            sample_ns: report.timings.sample_ns,
+        }),
+    }
+}
+
+fn path(report: &StepReport<'_>) -> StepPath {
+    match (report.prefill, report.drafts) {
+        (true, _) => StepPath::Prefill,
+        (false, []) => StepPath::Decode,
+        (false, _) => StepPath::Verify,
+    }
+}
+
+fn row(report: &RowReport<'_>) -> RowRecord {
+    let valid = ValidRow::check(report.logits, report.statistics).ok();
+    let judged = valid.zip(report.token);
+    RowRecord {
+        position: report.position.0,
+        token: report.token.map(|token| token.0),
+        statistics: Some(statistics(report.statistics)),
+        rank: judged.and_then(|(row, token)| row.rank(token)),
+        margin: judged.and_then(|(row, token)| row.margin(token)),
+        scheduler_mask: None,
+        applied_mask: None,
+        mask_population: None,
+        logprob: report.logprobs.map(|told| told.chosen.logprob),
+    }
+}
+
+fn statistics(statistics: &arith::RowStatistics) -> RowStatistics {
+    let arith::RowStatistics {
+        argmax,
+        maximum,
+        log_sum_exp,
+        nan_count,
+        positive_infinity_count,
+        negative_infinity_count,
+        checksum,
+    } = *statistics;
+    RowStatistics {
+        argmax,
+        maximum,
+        log_sum_exp,
+        nan_count,
+        positive_infinity_count,
+        negative_infinity_count,
+        checksum,
+    }
+}
+
+fn hidden(input: &ActivationRow) -> LogitsPayload {
+    match input {
+        ActivationRow::Quantized(row) => {
+            LogitsPayload::HiddenQuantized { values: row.values.clone(), scales: row.scales.clone() }
+        }
+        ActivationRow::Float(row) => LogitsPayload::HiddenFloat { values: row.clone() },
+    }
+}
+
+fn top_k(logits: &[f32], count: usize) -> LogitsPayload {
+    let (ids, values) = best_tokens(logits, count).into_iter().map(|(token, value)| (token.0, value)).unzip();
+    LogitsPayload::TopK { ids, values }
+}
+
+fn stop_reason(reason: &FinishReason) -> StopReason {
+    match reason {
+        FinishReason::EndToken(token) => StopReason::EndToken(token.0),
+        FinishReason::StopToken(token) => StopReason::StopToken(token.0),
+        FinishReason::StopString(text) => StopReason::StopString(text.clone()),
+        FinishReason::MaxTokens => StopReason::MaxTokens,
+        FinishReason::ContextFull => StopReason::ContextFull,
+        FinishReason::Failed(message) => StopReason::Failed(message.clone()),
+    }
+}
+
+fn param_source(source: Source) -> ParamSource {
+    match source {
+        Source::Client => ParamSource::Client,
+        Source::ServerOverride => ParamSource::ServerOverride,
+        Source::GenerationConfig => ParamSource::GenerationConfig,
+        Source::ProtocolDefault => ParamSource::ProtocolDefault,
+        Source::Generated => ParamSource::Generated,
+    }
+}

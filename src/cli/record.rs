@@ -1,0 +1,158 @@
+//! `stepscope record`: run a file of requests through a model, and capture every step.
+
+mod header;
+mod options;
+mod outputs;
+mod requests;
+mod settings;
+mod summary;
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+
+use anyhow::Context;
+use indicatif::{ProgressBar, ProgressStyle};
+
+pub use options::Options;
+
+use self::outputs::OutputLine;
+use self::requests::{Line, Preparation};
+use self::settings::Settings;
+use self::summary::Summary;
+use crate::backend::{self, BackendOptions};
+use crate::capture::tap::CaptureTap;
+use crate::capture::{CaptureWriter, WriterOptions};
+use crate::cli::Outcome;
+use crate::engine::{Clock, Engine, EngineConfig, FinishedChoice};
+use crate::model::Model;
+use crate::types::RequestId;
+
+/// Runs the command.
+///
+/// # Errors
+/// If it cannot run at all, or the capture cannot be written. A request that is refused or fails is an error line of the
+/// outputs, and makes the outcome [`Outcome::Findings`].
+pub fn run(options: &Options) -> anyhow::Result<Outcome> {
+    let settings = Settings::resolve(options)?;
+    let lines = requests::read(&settings.requests)?;
+    let clock = Clock::start();
+    let model = Model::load(&settings.model)?;
+    let sizes = settings.sizes(&model.config)?;
+    let backend = backend::open(
+        settings.backend,
+        &model,
+        &BackendOptions {
+            threads: settings.threads,
+            isa: settings.isa,
+            kv_type: settings.kv_type,
+            pages: sizes.pages,
+            state_slots: settings.max_batch,
+            snapshots: sizes.pages,
+            drafts: 0,
+        },
+    )?;
+    let header = header::header(&settings, &sizes, &model, &backend.device(), &clock);
+    let options = WriterOptions { overflow: settings.overflow, ..WriterOptions::default() };
+    let writer = CaptureWriter::create(&settings.out, header, options)?;
+    let outputs = settings.outputs.as_deref().map(create).transpose()?;
+
+    let name = model.identity.name.clone();
+    let preparation = Preparation::new(&model, settings.overrides.clone(), sizes.context_length, &clock)?;
+    let prepared: Vec<Line> = lines.into_iter().map(|line| preparation.prepare(line)).collect();
+    let tokenizer = Arc::new(model.tokenizer);
+    let config = EngineConfig {
+        max_batch: settings.max_batch,
+        prefill_chunk: settings.prefill_chunk,
+        prefix_cache: settings.prefix_cache,
+        context_length: sizes.context_length,
+    };
+    let tap = CaptureTap::new(writer, settings.tier);
+    let mut engine = Engine::new(backend, tokenizer.clone(), config, clock, tap)?;
+
+    let started = Instant::now();
+    let submitted: Vec<Submitted> = prepared.into_iter().map(|line| submit(line, &mut engine)).collect();
+    let mut finished = run_all(&mut engine, &submitted)?;
+    let mut summary = Summary::new(&submitted, &finished, engine.steps(), engine.tap().rows(), started.elapsed());
+    let written = engine.into_tap().finish().context("the capture is incomplete")?;
+    summary.set_capture(&written);
+
+    if let Some(mut outputs) = outputs {
+        for line in submitted {
+            let choices = line.request.map(|request| finished.remove(&request).unwrap_or_default());
+            writeln!(outputs, "{}", line.output.render(choices, &tokenizer, &name)).context("write the outputs")?;
+        }
+        outputs.flush().context("write the outputs")?;
+    }
+    summary.print(settings.json)?;
+    Ok(summary.outcome())
+}
+
+/// A line of the request file, once the engine has it or has refused it.
+struct Submitted {
+    /// What its output line needs.
+    output: OutputLine,
+    /// Its number if it runs.
+    request: Option<RequestId>,
+    /// Choices it asks for.
+    choices: u32,
+}
+
+fn submit(line: Line, engine: &mut Engine<CaptureTap>) -> Submitted {
+    let Line { mut output, received, prepared } = line;
+    let refused = |output| Submitted { output, request: None, choices: 0 };
+    match prepared {
+        Err(error) => {
+            engine.refuse(&received, &crate::engine::RefusalReason::Invalid(error.to_string()));
+            output.refuse(error.to_string(), error.fault.field());
+            refused(output)
+        }
+        Ok(submission) => {
+            let choices = submission.sampling.choices;
+            output.accept(&submission);
+            match engine.submit(submission) {
+                (request, Ok(())) => Submitted { output, request: Some(request), choices },
+                (_, Err(reason)) => {
+                    let field = output.prompt_field();
+                    output.refuse(format!("line {}: `{field}`: {reason}", output.line), Some(field));
+                    refused(output)
+                }
+            }
+        }
+    }
+}
+
+/// Steps until every request has ended; the choices of each, by index.
+fn run_all(
+    engine: &mut Engine<CaptureTap>,
+    submitted: &[Submitted],
+) -> anyhow::Result<BTreeMap<RequestId, Vec<FinishedChoice>>> {
+    let progress = ProgressBar::new(submitted.iter().map(|line| u64::from(line.choices)).sum());
+    progress.set_style(ProgressStyle::with_template("{bar:40} {pos}/{len} answers, {elapsed} {msg}")?);
+    let mut tokens = 0;
+    let mut finished: BTreeMap<RequestId, Vec<FinishedChoice>> = BTreeMap::new();
+    while !engine.is_idle() {
+        for choice in engine.step()? {
+            tokens += choice.tokens.len();
+            progress.inc(1);
+            finished.entry(choice.id.request).or_default().push(choice);
+        }
+        if let Some(error) = engine.tap_mut().take_error() {
+            return Err(error).context("recording stopped, and so does the run; what was written is readable");
+        }
+        progress.set_message(format!("{tokens} tokens"));
+    }
+    progress.finish_and_clear();
+    for choices in finished.values_mut() {
+        choices.sort_by_key(|choice| choice.id.choice);
+    }
+    Ok(finished)
+}
+
+fn create(path: &Path) -> anyhow::Result<BufWriter<File>> {
+    let file = File::create(path).with_context(|| format!("create the outputs file {}", path.display()))?;
+    Ok(BufWriter::new(file))
+}

@@ -1,0 +1,77 @@
+//! The capture's header: what made it, and under which rules.
+
+use super::settings::{Settings, Sizes};
+use crate::arith::Isa;
+use crate::backend::DeviceDescription;
+use crate::capture::records::{
+    Component, Device, FORMAT_VERSION, Header, KernelIdentity, LabelledHash, ModelIdentity, Recorder,
+};
+use crate::engine::Clock;
+use crate::model::{Hash, Model, Tokenizer};
+
+/// The header of a capture that this build makes of `model`, running on `device`.
+pub(super) fn header(
+    settings: &Settings,
+    sizes: &Sizes,
+    model: &Model,
+    device: &DeviceDescription,
+    clock: &Clock,
+) -> Header {
+    let (tokenizer, version) = Tokenizer::COMPONENT;
+    Header {
+        format_version: FORMAT_VERSION,
+        recorder: Recorder {
+            name: "stepscope".to_owned(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            build: Some(format!("{}-{}", std::env::consts::ARCH, std::env::consts::OS)),
+        },
+        sampler_semantics: "stepscope".to_owned(),
+        arithmetic_version: Some(device.arithmetic_version),
+        epoch_ns: clock.epoch_ns(),
+        model: Some(identity(model, sizes)),
+        device: Some(device_record(device)),
+        configuration: settings.recorded.clone(),
+        components: vec![Component { name: tokenizer.to_owned(), version: version.to_owned() }],
+        faults: Vec::new(),
+        logits_tier: settings.tier.in_header(),
+        redactions: Vec::new(),
+    }
+}
+
+fn identity(model: &Model, sizes: &Sizes) -> ModelIdentity {
+    let identity = &model.identity;
+    ModelIdentity {
+        name: identity.name.clone(),
+        architecture: Some(identity.architecture.name().to_owned()),
+        vocabulary_size: Some(model.config.vocabulary_size as u32),
+        file_bytes: Some(identity.file_bytes),
+        hashes: hashes(identity.file_hashes()),
+        tokenizer_hashes: hashes(identity.tokenizer_hashes()),
+        chat_template_hashes: hashes(identity.chat_template_hashes()),
+        end_tokens: Some(model.tokenizer.end_tokens().iter().map(|token| token.0).collect()),
+        context_length: Some(sizes.context_length as u32),
+    }
+}
+
+fn hashes(hashes: &[Hash]) -> Vec<LabelledHash> {
+    hashes.iter().map(|hash| LabelledHash { algorithm: hash.algorithm.to_owned(), hex: hash.hex.clone() }).collect()
+}
+
+fn device_record(device: &DeviceDescription) -> Device {
+    let isa = device.isa.map(|isa| match isa {
+        Isa::Scalar => "scalar",
+        Isa::Avx2 => "avx2",
+        Isa::Avx512 => "avx512",
+    });
+    let kernel = |kernel: &crate::backend::KernelDescription| KernelIdentity {
+        name: kernel.name.clone(),
+        hashes: vec![LabelledHash { algorithm: "blake3".to_owned(), hex: kernel.blake3.clone() }],
+    };
+    Device {
+        backend: device.backend.to_owned(),
+        name: device.name.clone(),
+        isa: isa.map(str::to_owned),
+        threads: Some(device.threads as u32),
+        kernels: device.kernels.iter().map(kernel).collect(),
+    }
+}

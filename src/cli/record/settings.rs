@@ -1,0 +1,221 @@
+//! From flags and `--config` to the effective configuration, with where each value came from.
+
+use std::path::{Path, PathBuf};
+use std::thread::available_parallelism;
+
+use anyhow::{Context, bail};
+use clap::{Args, ValueEnum};
+use serde_json::{Value, json};
+
+use super::options::{BackendOption, IsaOption, KvTypeOption, Options, OverflowOption, Switch, TierOption};
+use crate::arith::{ATTENTION_CHUNK, Isa, KvType};
+use crate::backend::BackendKind;
+use crate::capture::Overflow;
+use crate::capture::records::Setting;
+use crate::capture::tap::Tier;
+use crate::model::{LayerKind, ModelConfig};
+use crate::params::RequestFields;
+
+/// Most bytes of key-value cache that are set aside unasked.
+const KV_BYTES: usize = 2 << 30;
+
+/// The effective configuration.
+#[derive(Debug)]
+pub(super) struct Settings {
+    pub model: PathBuf,
+    pub requests: PathBuf,
+    pub out: PathBuf,
+    pub outputs: Option<PathBuf>,
+    pub max_batch: usize,
+    pub prefill_chunk: usize,
+    pub prefix_cache: bool,
+    pub kv_type: KvType,
+    pub threads: usize,
+    pub backend: BackendKind,
+    /// `None` for the best that the machine has.
+    pub isa: Option<Isa>,
+    pub tier: Tier,
+    pub overflow: Overflow,
+    pub json: bool,
+    /// The operator's layer of parameter resolution.
+    pub overrides: RequestFields,
+    /// `None` leaves it to the model.
+    context_length: Option<usize>,
+    /// `None` leaves it to the model and the batch.
+    kv_pages: Option<usize>,
+    /// Every setting as it goes into the capture.
+    pub recorded: Vec<Setting>,
+}
+
+/// Sizes that depend on the model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Sizes {
+    /// Tokens of the longest sequence.
+    pub context_length: usize,
+    /// Pages of the key-value cache.
+    pub pages: usize,
+}
+
+impl Settings {
+    /// Flags first, then the file, then defaults.
+    pub fn resolve(flags: &Options) -> anyhow::Result<Self> {
+        let file = flags.config.as_deref().map(read_config).transpose()?.unwrap_or_default();
+        let mut layers = Layers { flags, file: &file, recorded: Vec::new() };
+        let processors = available_parallelism().context("count the processors; give --threads")?;
+        let sampling = file.sampling.clone().unwrap_or_default();
+        let overrides = RequestFields::from_toml(&sampling).context("table [sampling] of --config")?;
+        let path = |path: &PathBuf| json!(path.to_string_lossy());
+        let number = |number: &std::num::NonZeroUsize| json!(number);
+        let settings = Self {
+            model: layers.required("model", |options| options.model.clone())?,
+            requests: layers.required("requests", |options| options.requests.clone())?,
+            out: layers.required("out", |options| options.out.clone())?,
+            outputs: layers.choose("outputs", |options| options.outputs.clone(), path),
+            max_batch: layers.or("max-batch", |options| options.max_batch, nonzero(8), number).get(),
+            prefill_chunk: layers.or("prefill-chunk", |options| options.prefill_chunk, nonzero(256), number).get(),
+            prefix_cache: layers.or("prefix-cache", |options| options.prefix_cache, Switch::On, name) == Switch::On,
+            kv_type: match layers.or("kv-type", |options| options.kv_type, KvTypeOption::F32, name) {
+                KvTypeOption::F32 => KvType::F32,
+                KvTypeOption::F16 => KvType::F16,
+            },
+            threads: layers.or("threads", |options| options.threads, processors, number).get(),
+            backend: match layers.or("backend", |options| options.backend, BackendOption::Auto, name) {
+                BackendOption::Auto => BackendKind::Auto,
+                BackendOption::Cpu => BackendKind::Cpu,
+                BackendOption::Cuda => BackendKind::Cuda,
+            },
+            isa: match layers.or("isa", |options| options.isa, IsaOption::Auto, name) {
+                IsaOption::Auto => None,
+                IsaOption::Scalar => Some(Isa::Scalar),
+                IsaOption::Avx2 => Some(Isa::Avx2),
+                IsaOption::Avx512 => Some(Isa::Avx512),
+            },
+            tier: layers.tier(),
+            overflow: match layers.or("overflow", |options| options.overflow, OverflowOption::Block, name) {
+                OverflowOption::Block => Overflow::Block,
+                OverflowOption::Drop => Overflow::DropPayloads,
+            },
+            json: flags.json || file.json,
+            context_length: layers.choose("context-length", |options| options.context_length, number).map(|n| n.get()),
+            kv_pages: layers.choose("kv-pages", |options| options.kv_pages, number).map(|n| n.get()),
+            overrides,
+            recorded: Vec::new(),
+        };
+        let mut recorded = layers.recorded;
+        for (field, value) in settings.overrides.to_json().as_object().into_iter().flatten() {
+            recorded.push(setting(&format!("sampling.{field}"), value, "config-file"));
+        }
+        Ok(Self { recorded, ..settings })
+    }
+
+    /// What the model decides unless the configuration does.
+    pub fn sizes(&self, model: &ModelConfig) -> anyhow::Result<Sizes> {
+        let context_length = self.context_length.unwrap_or(model.context_length);
+        if context_length > model.context_length {
+            bail!("context-length is {context_length}, and the model's context holds {}", model.context_length);
+        }
+        let pages_of_one = context_length.div_ceil(ATTENTION_CHUNK);
+        let most = pages_of_one.saturating_mul(self.max_batch);
+        let affordable = KV_BYTES / page_bytes(model, self.kv_type).max(1);
+        let pages = self.kv_pages.unwrap_or(affordable.clamp(pages_of_one, most));
+        Ok(Sizes { context_length, pages })
+    }
+}
+
+/// Bytes of one page of keys and values, over all layers.
+fn page_bytes(model: &ModelConfig, kv_type: KvType) -> usize {
+    let attention_layers = model.layers.iter().filter(|&&layer| layer == LayerKind::Attention).count();
+    let element = match kv_type {
+        KvType::F32 => 4,
+        KvType::F16 => 2,
+    };
+    2 * attention_layers * model.kv_heads * model.head_size * ATTENTION_CHUNK * element
+}
+
+/// Looks a setting up in the flags and in the file, and keeps what it found.
+struct Layers<'a> {
+    flags: &'a Options,
+    file: &'a Options,
+    recorded: Vec<Setting>,
+}
+
+impl Layers<'_> {
+    fn choose<T>(&mut self, key: &str, get: fn(&Options) -> Option<T>, json: impl Fn(&T) -> Value) -> Option<T> {
+        let (value, source) = match (get(self.flags), get(self.file)) {
+            (Some(value), _) => (Some(value), "flag"),
+            (None, Some(value)) => (Some(value), "config-file"),
+            (None, None) => (None, "default"),
+        };
+        self.recorded.push(setting(key, &value.as_ref().map_or(Value::Null, json), source));
+        value
+    }
+
+    fn or<T>(&mut self, key: &str, get: fn(&Options) -> Option<T>, default: T, json: impl Fn(&T) -> Value) -> T {
+        let defaulted = json(&default);
+        let chosen = self.choose(key, get, json);
+        chosen.unwrap_or_else(|| {
+            if let Some(recorded) = self.recorded.last_mut() {
+                recorded.value = defaulted.to_string();
+            }
+            default
+        })
+    }
+
+    fn required(&mut self, key: &str, get: fn(&Options) -> Option<PathBuf>) -> anyhow::Result<PathBuf> {
+        let path = self.choose(key, get, |path| json!(path.to_string_lossy()));
+        path.with_context(|| format!("--{key} is missing; give the flag, or `{key}` in the --config file"))
+    }
+
+    fn tier(&mut self) -> Tier {
+        let count = self.or("top-k-rows", |options| options.top_k_rows, nonzero(64), |count| json!(count)).get();
+        match self.or("tier", |options| options.tier, TierOption::Hidden, name) {
+            TierOption::Hidden => Tier::Hidden,
+            TierOption::Full => Tier::Full,
+            TierOption::TopK => Tier::TopK(count),
+            TierOption::Off => Tier::Off,
+        }
+    }
+}
+
+/// Reads a `--config` file. Unknown keys are errors: a misspelt setting would else silently be its default.
+fn read_config(path: &Path) -> anyhow::Result<Options> {
+    let place = || format!("--config {}", path.display());
+    let text = std::fs::read_to_string(path).with_context(place)?;
+    let table: toml::Table = text.parse().with_context(place)?;
+    let known = known_keys();
+    if let Some(key) = table.keys().find(|key| !known.contains(key)) {
+        bail!("{}: `{key}` is not a setting; {}", place(), suggestion(key, &known));
+    }
+    table.try_into().with_context(place)
+}
+
+/// The flags that a file can hold, and the table of overrides.
+fn known_keys() -> Vec<String> {
+    let command = Options::augment_args(clap::Command::new("record"));
+    let flags = command.get_arguments().filter_map(|argument| argument.get_long());
+    flags.filter(|&flag| flag != "config").chain(["sampling"]).map(str::to_owned).collect()
+}
+
+fn suggestion(key: &str, known: &[String]) -> String {
+    let likeness = |known: &&String| (strsim::normalized_damerau_levenshtein(key, known) * 100.0) as u32;
+    match known.iter().max_by_key(likeness).filter(|known| likeness(known) >= 60) {
+        Some(name) => format!("did you mean `{name}`?"),
+        None => format!("settings are: {}", known.join(", ")),
+    }
+}
+
+fn setting(name: &str, value: &Value, source: &str) -> Setting {
+    Setting { name: name.to_owned(), value: value.to_string(), source: Some(source.to_owned()) }
+}
+
+/// A choice as it is written on the command line.
+fn name<T: ValueEnum>(choice: &T) -> Value {
+    choice.to_possible_value().map_or(Value::Null, |value| json!(value.get_name()))
+}
+
+const fn nonzero(number: usize) -> std::num::NonZeroUsize {
+    match std::num::NonZeroUsize::new(number) {
+        Some(number) => number,
+        None => std::num::NonZeroUsize::MIN,
+    }
+}

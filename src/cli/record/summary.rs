@@ -1,0 +1,104 @@
+//! What a run came to.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::Submitted;
+use crate::capture::WriteSummary;
+use crate::cli::Outcome;
+use crate::engine::FinishedChoice;
+use crate::types::{FinishReason, RequestId};
+
+/// The figures of a run.
+#[derive(Debug, Serialize)]
+pub(super) struct Summary {
+    /// Lines of the request file.
+    requests: usize,
+    /// Of them refused before they ran.
+    refused: usize,
+    /// Of them failed while they ran.
+    failed: usize,
+    /// Tokens of all prompts.
+    prompt_tokens: u64,
+    /// Tokens emitted.
+    tokens: u64,
+    /// Steps of the engine.
+    steps: u64,
+    /// Logits rows.
+    rows: u64,
+    /// From the first step to the last.
+    seconds: f64,
+    /// The capture.
+    capture: String,
+    /// Its length.
+    capture_bytes: u64,
+    /// Its length over its rows; `None` without rows.
+    bytes_per_row: Option<f64>,
+    /// Payloads that were dropped.
+    dropped_payloads: u64,
+}
+
+impl Summary {
+    pub fn new(
+        submitted: &[Submitted],
+        finished: &BTreeMap<RequestId, Vec<FinishedChoice>>,
+        steps: u64,
+        rows: u64,
+        time: Duration,
+    ) -> Self {
+        let has_failed = |choices: &&Vec<FinishedChoice>| {
+            choices.iter().any(|choice| matches!(choice.reason, FinishReason::Failed(_)))
+        };
+        Self {
+            requests: submitted.len(),
+            refused: submitted.iter().filter(|line| line.request.is_none()).count(),
+            failed: finished.values().filter(has_failed).count(),
+            prompt_tokens: submitted.iter().map(|line| u64::from(line.output.prompt_tokens())).sum(),
+            tokens: finished.values().flatten().map(|choice| choice.tokens.len() as u64).sum(),
+            steps,
+            rows,
+            seconds: time.as_secs_f64(),
+            capture: String::new(),
+            capture_bytes: 0,
+            bytes_per_row: None,
+            dropped_payloads: 0,
+        }
+    }
+
+    /// Adds what the capture came to.
+    pub fn set_capture(&mut self, written: &WriteSummary) {
+        self.capture = written.path.display().to_string();
+        self.capture_bytes = written.file_bytes;
+        self.bytes_per_row = (self.rows > 0).then(|| written.file_bytes as f64 / self.rows as f64);
+        self.dropped_payloads = written.dropped;
+    }
+
+    /// Prints it, for people or for machines.
+    pub fn print(&self, json: bool) -> anyhow::Result<()> {
+        if json {
+            println!("{}", serde_json::to_string(self)?);
+            return Ok(());
+        }
+        let Self { requests, refused, failed, prompt_tokens, tokens, steps, rows, seconds, .. } = self;
+        println!("requests   {requests}, of which {refused} refused and {failed} failed");
+        println!("tokens     {tokens} emitted, {prompt_tokens} of prompts");
+        println!("steps      {steps}, with {rows} logits rows, in {seconds:.2} s");
+        let per_row = self.bytes_per_row.map(|bytes| format!(", {bytes:.0} bytes per row")).unwrap_or_default();
+        println!("capture    {}: {} bytes{per_row}", self.capture, self.capture_bytes);
+        if self.dropped_payloads > 0 {
+            println!("dropped    {} payloads, each accounted for in the capture", self.dropped_payloads);
+        }
+        Ok(())
+    }
+
+    /// How the command ended.
+    pub fn outcome(&self) -> Outcome {
+        match (self.refused + self.failed, self.dropped_payloads) {
+            (0, 0) => Outcome::Clean,
+            (0, _) => Outcome::Missing,
+            _ => Outcome::Findings,
+        }
+    }
+}
