@@ -2,13 +2,19 @@
 //!
 //! The definition is `docs/arithmetic.md`, "Sampling"; this is its fast form, and gives the same token for every row.
 
+mod draw;
+mod process;
 mod select;
 mod tokens;
+mod truncate;
 
 use thiserror::Error;
 
+use self::draw::Draw;
 pub use self::select::best_tokens;
-pub use self::tokens::TokenCounts;
+pub use self::tokens::{TokenCount, TokenCounts};
+use self::truncate::Truncation;
+use crate::arith::Kernels;
 use crate::engine::validity::ValidRow;
 use crate::params::SamplingParams;
 use crate::types::{ChoiceIndex, Position, TokenId};
@@ -49,24 +55,72 @@ pub enum SampleError {
     },
 }
 
-/// Samples rows of one vocabulary; keeps its working memory between rows.
-#[derive(Clone, Debug, Default)]
+/// Samples rows; keeps its working memory between rows.
+#[derive(Clone, Debug)]
 pub struct Sampler {
-    /// The processed row.
+    kernels: Kernels,
+    /// The row after steps 1 to 3.
     processed: Vec<f32>,
+    truncation: Truncation,
 }
 
 impl Sampler {
-    /// A sampler with no working memory yet.
-    pub fn new() -> Self {
-        Self::default()
+    /// A sampler that computes with `kernels`; its tokens do not depend on which.
+    pub fn new(kernels: Kernels) -> Self {
+        Self { kernels, processed: Vec::new(), truncation: Truncation::default() }
     }
 
     /// The token that the request's parameters choose from `row`.
     ///
     /// # Errors
-    /// If the parameters leave nothing to choose from, or drive a logit out of range.
-    pub fn sample(&mut self, _row: &ValidRow<'_>, _context: &SampleContext<'_>) -> Result<TokenId, SampleError> {
-        todo!("within the hour")
+    /// If the parameters leave nothing to choose from, or drive the greatest logit out of range.
+    pub fn sample(&mut self, row: &ValidRow<'_>, context: &SampleContext<'_>) -> Result<TokenId, SampleError> {
+        let params = context.params;
+        let (best, maximum) = self.process(row, context)?;
+        if params.is_greedy() {
+            return Ok(best);
+        }
+        // Division rounds monotonically, so that the greatest value stays the greatest.
+        let maximum = maximum / params.temperature;
+        if !maximum.is_finite() {
+            return Err(SampleError::Overflow { position: context.position });
+        }
+        self.divide(row, context);
+        let processed = if self.processed.is_empty() { row.values() } else { &self.processed };
+        let kept = self.truncation.apply(self.kernels, processed, maximum, params);
+        let draw = Draw { seed: params.seed, position: context.position, choice: context.choice };
+        Ok(draw.token(processed, best, kept))
+    }
+
+    /// Steps 1 and 2, and the best token after them. An unchanged row is not copied, and `processed` stays empty.
+    fn process(&mut self, row: &ValidRow<'_>, context: &SampleContext<'_>) -> Result<(TokenId, f32), SampleError> {
+        self.processed.clear();
+        if !process::changes_the_row(context) {
+            return Ok((row.argmax(), row.statistics().maximum));
+        }
+        self.processed.extend_from_slice(row.values());
+        process::apply(&mut self.processed, context);
+        let position = context.position;
+        match process::argmax(&self.processed) {
+            None => Err(SampleError::NothingLeft { position }),
+            Some((_, f32::INFINITY)) => Err(SampleError::Overflow { position }),
+            Some(best) => Ok(best),
+        }
+    }
+
+    /// Step 3. At temperature 1 there is nothing to do.
+    fn divide(&mut self, row: &ValidRow<'_>, context: &SampleContext<'_>) {
+        let temperature = context.params.temperature;
+        if temperature == 1.0 {
+            return;
+        }
+        if self.processed.is_empty() {
+            self.processed.extend(row.values().iter().map(|value| value / temperature));
+        } else {
+            self.processed.iter_mut().for_each(|value| *value /= temperature);
+        }
     }
 }
+
+#[cfg(test)]
+mod tests;

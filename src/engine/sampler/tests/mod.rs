@@ -1,0 +1,31 @@
+//! The fast sampler against its definition, against softmax, and on the rows that must never become a token.
+
+mod cases;
+mod definition;
+mod distribution;
+mod invalid_rows;
+mod reference;
+
+use crate::params::SamplingParams;
+
+/// Parameters that change nothing: plain sampling at temperature 1.
+fn plain() -> SamplingParams {
+    SamplingParams {
+        temperature: 1.0,
+        top_p: 1.0,
+        min_p: 0.0,
+        top_k: None,
+        seed: 7,
+        repetition_penalty: 1.0,
+        presence_penalty: 0.0,
+        frequency_penalty: 0.0,
+        logit_bias: Vec::new(),
+        min_tokens: 0,
+        max_tokens: 100,
+        stop: Vec::new(),
+        stop_token_ids: Vec::new(),
+        ignore_eos: false,
+        logprobs: None,
+        choices: 1,
+    }
+}
