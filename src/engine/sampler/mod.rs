@@ -64,6 +64,13 @@ pub struct Sampler {
     truncation: Truncation,
 }
 
+impl Default for Sampler {
+    /// A sampler with the fastest kernels of this machine.
+    fn default() -> Self {
+        Self::new(Kernels::detect())
+    }
+}
+
 impl Sampler {
     /// A sampler that computes with `kernels`; its tokens do not depend on which.
     pub fn new(kernels: Kernels) -> Self {
