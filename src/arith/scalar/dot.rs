@@ -118,15 +118,13 @@ impl PlainFormat<34> for Q8_0 {
 #[inline(always)]
 fn quantized<const BYTES: usize, Format: PlainFormat<BYTES>>(bytes: &[u8], x: &QuantizedRow, sums: &[i32]) -> f32 {
     let mut lanes = [0.0; BLOCK_LANES];
-    let (blocks, last_blocks) = bytes.as_chunks::<BYTES>().0.as_chunks::<BLOCK_LANES>();
-    let (values, last_values) = x.values.as_chunks::<BLOCK>().0.as_chunks::<BLOCK_LANES>();
-    let (scales, last_scales) = x.scales.as_chunks::<BLOCK_LANES>();
-    let (sums, last_sums) = sums.as_chunks::<BLOCK_LANES>();
-    for (index, ((blocks, values), scales)) in blocks.iter().zip(values).zip(scales).enumerate() {
-        let sums: &[i32] = if Format::HAS_MINIMUM { &sums[index] } else { &[] };
+    let blocks = bytes.as_chunks::<BYTES>().0.chunks(BLOCK_LANES);
+    let values = x.values.as_chunks::<BLOCK>().0.chunks(BLOCK_LANES);
+    let scales = x.scales.chunks(BLOCK_LANES);
+    for (group, ((blocks, values), scales)) in blocks.zip(values).zip(scales).enumerate() {
+        let sums = if Format::HAS_MINIMUM { &sums[group * BLOCK_LANES..] } else { &[] };
         add_group::<BYTES, Format>(&mut lanes, blocks, values, scales, sums);
     }
-    add_group::<BYTES, Format>(&mut lanes, last_blocks, last_values, last_scales, last_sums);
     sum_by_halves(lanes)
 }
 

@@ -9,12 +9,11 @@ pub(super) fn f16_at(bytes: &[u8], offset: usize) -> f32 {
 
 /// The values of 16 bytes: low nibbles first, then high ones.
 #[inline(always)]
-fn nibbles(packed: &[u8]) -> [i8; 32] {
+fn nibbles(packed: &[u8; 16]) -> [i8; 32] {
     let mut values = [0; 32];
-    let (low, high) = values.split_at_mut(16);
-    for ((low, high), byte) in low.iter_mut().zip(high).zip(packed) {
-        *low = (byte & 15) as i8;
-        *high = (byte >> 4) as i8;
+    for (i, byte) in packed.iter().enumerate() {
+        values[i] = (byte & 15) as i8;
+        values[16 + i] = (byte >> 4) as i8;
     }
     values
 }
@@ -22,7 +21,8 @@ fn nibbles(packed: &[u8]) -> [i8; 32] {
 /// The values of a Q4_0 block, each within -8..=7.
 #[inline(always)]
 pub(super) fn q4_0_values(block: &[u8; 18]) -> [i8; 32] {
-    let mut values = nibbles(&block[2..]);
+    let [_, _, packed @ ..] = block;
+    let mut values = nibbles(packed);
     for value in &mut values {
         *value = value.wrapping_sub(8);
     }
@@ -32,7 +32,8 @@ pub(super) fn q4_0_values(block: &[u8; 18]) -> [i8; 32] {
 /// The values of a Q4_1 block, each within 0..=15.
 #[inline(always)]
 pub(super) fn q4_1_values(block: &[u8; 20]) -> [i8; 32] {
-    nibbles(&block[4..])
+    let [_, _, _, _, packed @ ..] = block;
+    nibbles(packed)
 }
 
 /// The values of a Q8_0 block.
