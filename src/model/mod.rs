@@ -6,7 +6,14 @@ mod chat_template;
 mod config;
 mod error;
 mod generation_config;
+mod gguf;
+mod gguf_model;
+mod hugging_face;
 mod identity;
+#[doc(hidden)]
+pub mod synthetic;
+mod tensor_names;
+mod tensor_set;
 mod tokenizer;
 mod weights;
 
@@ -41,7 +48,7 @@ impl Model {
     ///
     /// # Errors
     /// If a file cannot be read, is damaged, or asks for something this build does not know.
-    pub fn load(_path: &Path) -> Result<Self, ModelError> {
-        todo!("within the hour")
+    pub fn load(path: &Path) -> Result<Self, ModelError> {
+        if path.is_dir() { hugging_face::load(path) } else { gguf_model::load(path) }
     }
 }

@@ -4,8 +4,9 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::arith::WeightFormat;
+use crate::arith::{MatrixView, WeightFormat};
 use crate::backend::mapped_file::MappedFile;
+use crate::model::error::Problem;
 
 /// Every weight of a model.
 #[derive(Clone, Debug)]
@@ -86,6 +87,28 @@ pub struct Tensor {
 }
 
 impl Tensor {
+    /// A matrix whose bytes stand at `range` of `file`.
+    pub(crate) fn new(
+        name: &str,
+        format: WeightFormat,
+        rows: usize,
+        columns: usize,
+        file: Arc<MappedFile>,
+        range: Range<usize>,
+    ) -> Result<Self, Problem> {
+        let bytes = file.bytes().get(range.clone()).unwrap_or_default();
+        if let Err(error) = MatrixView::new(format, rows, columns, bytes) {
+            return Err(Problem::tensor(name, format!("a {rows} x {columns} matrix"), error.to_string()));
+        }
+        Ok(Self { name: name.into(), format, rows, columns, file, range })
+    }
+
+    /// The matrix itself.
+    pub fn view(&self) -> MatrixView<'_> {
+        // The same arguments made a view when the tensor was made.
+        MatrixView::new(self.format, self.rows, self.columns, self.bytes()).expect("checked by Tensor::new")
+    }
+
     /// Its name in the file.
     pub fn name(&self) -> &str {
         &self.name

@@ -137,6 +137,12 @@ impl Metadata {
     }
 }
 
+impl FromIterator<(String, Value)> for Metadata {
+    fn from_iter<T: IntoIterator<Item = (String, Value)>>(pairs: T) -> Self {
+        Self(pairs.into_iter().collect())
+    }
+}
+
 /// An error for a key that has to be there.
 pub(crate) fn required<T>(key: &str, expected: &str, value: Option<T>) -> Result<T, Problem> {
     value.ok_or_else(|| Problem::setting(key, expected, "no such key"))

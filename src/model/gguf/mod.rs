@@ -11,7 +11,7 @@ mod writer;
 use std::path::Path;
 use std::sync::Arc;
 
-pub(crate) use metadata::{Array, Metadata, Value};
+pub(crate) use metadata::{Array, Metadata, Value, required};
 pub(crate) use tensors::TensorInfo;
 pub(crate) use writer::GgufWriter;
 
