@@ -123,10 +123,7 @@ mod tests {
     #[test]
     fn hashes_are_what_the_usual_tools_print() {
         // `printf 'hello\n' | sha256sum` and `git hash-object`.
-        assert_eq!(
-            sha256(&[b"hel", b"lo\n"]).hex,
-            "5891b5b522d5df086d0ff0b110fbd9d21bb4fc7163af34d08286a2e846f6be03"
-        );
+        assert_eq!(sha256(&[b"hel", b"lo\n"]).hex, "5891b5b522d5df086d0ff0b110fbd9d21bb4fc7163af34d08286a2e846f6be03");
         assert_eq!(git_blob_sha1(b"hello\n").hex, "ce013625030ba8dba906f756967f9e9ca394464a");
     }
 

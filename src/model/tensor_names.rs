@@ -3,9 +3,7 @@
 use crate::model::config::{Architecture, LayerKind, ModelConfig};
 use crate::model::error::Problem;
 use crate::model::tensor_set::TensorSet;
-use crate::model::weights::{
-    AttentionWeights, ConvolutionWeights, LayerWeights, OperatorWeights, Tensor, Weights,
-};
+use crate::model::weights::{AttentionWeights, ConvolutionWeights, LayerWeights, OperatorWeights, Tensor, Weights};
 
 /// Names of a model's tensors. Those of a layer stand behind `layer_prefix` and the layer's number.
 pub(crate) struct TensorNames {
@@ -35,9 +33,7 @@ impl TensorNames {
         let (output_norm, query_and_key_norm) = match architecture {
             Architecture::Llama => ("output_norm.weight", None),
             // The converter files the last norm under the embedding, whose name it bears upstream.
-            Architecture::Lfm2 => {
-                ("token_embd_norm.weight", Some(("attn_q_norm.weight", "attn_k_norm.weight")))
-            }
+            Architecture::Lfm2 => ("token_embd_norm.weight", Some(("attn_q_norm.weight", "attn_k_norm.weight"))),
         };
         Self {
             embedding: "token_embd.weight",
@@ -159,9 +155,7 @@ fn assemble_layer(
     Ok(LayerWeights {
         operator_norm: tensors.values(&name(names.operator_norm), &[hidden])?,
         operator: match kind {
-            LayerKind::Attention => {
-                OperatorWeights::Attention(assemble_attention(config, names, &name, tensors)?)
-            }
+            LayerKind::Attention => OperatorWeights::Attention(assemble_attention(config, names, &name, tensors)?),
             LayerKind::ShortConvolution => {
                 OperatorWeights::ShortConvolution(assemble_convolution(config, names, &name, tensors)?)
             }

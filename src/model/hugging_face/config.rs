@@ -169,9 +169,9 @@ impl<'a> Fields<'a> {
         };
         let multiple = self.size("block_multiple_of")?.unwrap_or(256);
         let blocks = scaled.checked_add(multiple).and_then(|sum| (sum - 1).checked_div(multiple));
-        blocks.and_then(|blocks| blocks.checked_mul(multiple)).ok_or_else(|| {
-            Problem::setting("block_multiple_of", "a positive size", multiple.to_string())
-        })
+        blocks
+            .and_then(|blocks| blocks.checked_mul(multiple))
+            .ok_or_else(|| Problem::setting("block_multiple_of", "a positive size", multiple.to_string()))
     }
 
     /// `layer_types`, or the older `full_attn_idxs`.
@@ -192,8 +192,7 @@ impl<'a> Fields<'a> {
                 for index in indices {
                     let layer = index.as_u64().and_then(|index| layers.get_mut(usize::try_from(index).ok()?));
                     let expected = || format!("indices below {count}");
-                    *layer.ok_or_else(|| Problem::setting(NAME, expected(), index.to_string()))? =
-                        LayerKind::Attention;
+                    *layer.ok_or_else(|| Problem::setting(NAME, expected(), index.to_string()))? = LayerKind::Attention;
                 }
                 layers
             }
@@ -274,8 +273,7 @@ impl Llama3Scaling {
         if turns < self.low_frequency_factor {
             return self.factor as f32;
         }
-        let blend =
-            (turns - self.low_frequency_factor) / (self.high_frequency_factor - self.low_frequency_factor);
+        let blend = (turns - self.low_frequency_factor) / (self.high_frequency_factor - self.low_frequency_factor);
         (1.0 / ((1.0 - blend) / self.factor + blend)) as f32
     }
 }

@@ -13,13 +13,13 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use crate::backend::mapped_file::MappedFile;
+use crate::model::Model;
 use crate::model::chat_template::{ChatTemplate, SpecialTokenTexts};
 use crate::model::error::{ModelError, Problem};
 use crate::model::generation_config::{GenerationConfig, token_ids};
 use crate::model::identity::{ModelIdentity, WeightsFiles};
 use crate::model::tensor_names::{TensorNames, assemble};
 use crate::model::tokenizer::{self, Tokenizer};
-use crate::model::Model;
 
 /// Longest text file that is read: the largest `tokenizer.json` files have about 30 MB.
 const LONGEST_TEXT: u64 = 1 << 28;
@@ -83,9 +83,7 @@ fn with_end_tokens(
 fn generation_config(folder: &Path) -> Result<GenerationConfig, ModelError> {
     let path = folder.join("generation_config.json");
     match object(&path)? {
-        Some(fields) => {
-            GenerationConfig::from_json(Value::Object(fields)).map_err(|problem| problem.at(&path))
-        }
+        Some(fields) => GenerationConfig::from_json(Value::Object(fields)).map_err(|problem| problem.at(&path)),
         None => Ok(GenerationConfig::default()),
     }
 }

@@ -30,8 +30,7 @@ pub(super) fn open(folder: &Path) -> Result<(TensorSet, Vec<Arc<MappedFile>>), M
         let file = open_file(&folder.join(SINGLE), &mut tensors)?;
         return Ok((tensors, vec![file]));
     };
-    let Index { weight_map } =
-        serde_json::from_slice(&index).map_err(|error| Problem::Json(error).at(&index_path))?;
+    let Index { weight_map } = serde_json::from_slice(&index).map_err(|error| Problem::Json(error).at(&index_path))?;
     let mut tensors = TensorSet::default();
     let mut files = Vec::new();
     for name in weight_map.values().collect::<BTreeSet<_>>() {

@@ -58,9 +58,9 @@ pub(super) fn matrix(
     columns: usize,
     deviation: f32,
 ) -> io::Result<Vec<u8>> {
-    let row_bytes = format.row_bytes(columns).ok_or_else(|| {
-        io::Error::other(format!("{columns} columns are no whole number of {format} blocks"))
-    })?;
+    let row_bytes = format
+        .row_bytes(columns)
+        .ok_or_else(|| io::Error::other(format!("{columns} columns are no whole number of {format} blocks")))?;
     let mut bytes = Vec::with_capacity(rows * row_bytes);
     for _ in 0..rows * columns / format.block_elements() {
         match format {

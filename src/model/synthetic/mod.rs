@@ -115,8 +115,7 @@ impl SyntheticModel {
 
     /// All tensors, in file order, with the rows of queries and keys as GGUF has them.
     fn tensors(&self) -> io::Result<Vec<RandomTensor>> {
-        let (gguf, hugging_face) =
-            (TensorNames::gguf(self.architecture), TensorNames::hugging_face(self.architecture));
+        let (gguf, hugging_face) = (TensorNames::gguf(self.architecture), TensorNames::hugging_face(self.architecture));
         let mut tensors = Tensors { model: self, tensors: Vec::new() };
         let hidden = self.hidden_size;
         // A tied head makes logits of this spread from the normed hidden state.

@@ -76,13 +76,9 @@ impl PreTokenizer {
             Self::Llama3 => vec![split(LLAMA3)?, bytes()],
             Self::Qwen2 => vec![split(QWEN2)?, bytes()],
             Self::Gpt2 => vec![bytes_of_gpt2_words()],
-            Self::LlamaCppDefault => vec![
-                split(PUNCTUATION)?,
-                split(GPT2_WORDS)?,
-                split(r"\p{N}+")?,
-                split("[0-9][0-9][0-9]")?,
-                bytes(),
-            ],
+            Self::LlamaCppDefault => {
+                vec![split(PUNCTUATION)?, split(GPT2_WORDS)?, split(r"\p{N}+")?, split("[0-9][0-9][0-9]")?, bytes()]
+            }
         };
         Ok(Sequence::new(steps).into())
     }
@@ -171,9 +167,9 @@ fn around_token(
     }
     let key = format!("tokenizer.ggml.{role}_token_id");
     let token = required(&key, "the token to add to every text", metadata.token(&key)?)?;
-    let text = tokens.get(token.index()).ok_or_else(|| {
-        Problem::setting(&key, format!("an id below {}", tokens.len()), token.to_string())
-    })?;
+    let text = tokens
+        .get(token.index())
+        .ok_or_else(|| Problem::setting(&key, format!("an id below {}", tokens.len()), token.to_string()))?;
     SpecialToken::new(role.to_owned(), vec![token.0], vec![text.clone()])
         .map(Some)
         .map_err(|error| Problem::Tokenizer(error.to_string()))

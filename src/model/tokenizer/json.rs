@@ -7,8 +7,7 @@ use crate::model::error::Problem;
 
 /// Builds the tokenizer that the text of a `tokenizer.json` describes.
 pub(crate) fn from_json(text: &[u8], vocabulary_size: usize) -> Result<Tokenizer, Problem> {
-    let mut library =
-        tokenizers::Tokenizer::from_bytes(text).map_err(|error| Problem::Tokenizer(error.to_string()))?;
+    let mut library = tokenizers::Tokenizer::from_bytes(text).map_err(|error| Problem::Tokenizer(error.to_string()))?;
     let byte_level = matches!(library.get_decoder(), Some(DecoderWrapper::ByteLevel(_)));
     if !byte_level || !matches!(library.get_model(), ModelWrapper::BPE(_)) {
         return Err(Problem::Unsupported {

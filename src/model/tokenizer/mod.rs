@@ -9,8 +9,8 @@ use std::fmt;
 
 pub use text_stream::TextStream;
 
-pub(crate) use gguf::from_gguf;
 pub(crate) use byte_level::character_of;
+pub(crate) use gguf::from_gguf;
 pub(crate) use json::from_json;
 
 use crate::model::error::Problem;
@@ -135,7 +135,8 @@ fn token_texts(library: &tokenizers::Tokenizer, vocabulary_size: usize) -> Resul
     for (text, id) in library.get_vocab(true) {
         let index = id as usize;
         if index >= vocabulary_size {
-            let problem = format!("token {text:?}: expected an id below the vocabulary size {vocabulary_size}, found {id}");
+            let problem =
+                format!("token {text:?}: expected an id below the vocabulary size {vocabulary_size}, found {id}");
             return Err(Problem::Tokenizer(problem));
         }
         if tokens.len() <= index {
