@@ -3,6 +3,7 @@
 //! Results go to stdout, diagnostics to stderr; the exit status is the same for every command (see [`Outcome`]).
 
 pub mod record;
+pub mod replay;
 
 use std::process::ExitCode;
 
@@ -36,6 +37,8 @@ struct CommandLine {
 #[derive(Subcommand)]
 enum Command {
     Record(Box<record::Options>),
+    /// Check that each recorded decision follows from its recorded inputs
+    Replay(replay::Options),
 }
 
 /// Runs the command line of this process.
@@ -59,5 +62,6 @@ pub fn main() -> ExitCode {
 fn run(command: Command) -> anyhow::Result<Outcome> {
     match command {
         Command::Record(options) => record::run(&options),
+        Command::Replay(options) => replay::run(&options),
     }
 }

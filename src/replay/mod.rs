@@ -4,10 +4,25 @@
 //! definition. It shares vocabulary, the scalar arithmetic and the parameter types with the engine, and calls none of
 //! its code.
 
+mod batches;
+mod capture_file;
+mod checks;
+mod context;
+mod ending;
+pub mod forward;
 mod preflight;
+pub mod recording;
+mod recover;
+pub mod render;
 mod report;
+mod rules;
+mod run;
+pub mod sampler;
 mod verdict;
 
-pub use preflight::{Guarantee, Level};
+pub use capture_file::CaptureRecording;
+pub use preflight::{Guarantee, Level, Preflight, PreflightError};
 pub use report::{FINDINGS_KEPT, Finding, Place, Report, Tally};
+pub use rules::{Rules, RulesError};
+pub use run::{Job, ReplayError, replay};
 pub use verdict::{CheckName, Mismatch, Skip, UnknownCheck, Verdict};

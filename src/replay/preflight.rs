@@ -1,15 +1,19 @@
 //! What may be expected of each check, before anything is computed.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
-use super::verdict::CheckName;
+use super::verdict::{CheckName, Skip};
+use crate::arith;
+use crate::capture::records::{FORMAT_VERSION, Header, LabelledHash, LogitsTier};
+use crate::model::{Hash, Model, Tokenizer};
 
 /// How far a check reaches on this capture, with this model, in this build.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Level {
     /// Bit for bit.
     Exact,
-    /// Numbers agree within a stated tolerance.
+    /// Values agree as far as the rules of the engine that recorded are known.
     WithinTolerance,
     /// Only the order of tokens can be compared.
     RankOnly,
@@ -39,4 +43,248 @@ pub struct Guarantee {
     pub level: Level,
     /// Why, in words.
     pub why: String,
+}
+
+/// Why a capture cannot be replayed with what was given.
+#[derive(Debug, thiserror::Error)]
+pub enum PreflightError {
+    /// Another model than the one that was recorded.
+    #[error(
+        "{capture} was recorded with a model whose {algorithm} is {expected}, and {path} has {found}: \
+         give the recorded model, `{name}`, with --model"
+    )]
+    WrongModel {
+        /// Name of the capture.
+        capture: String,
+        /// How both hashes were computed.
+        algorithm: String,
+        /// The recorded hash.
+        expected: String,
+        /// The model that was given.
+        path: String,
+        /// Its hash.
+        found: String,
+        /// The recorded name.
+        name: String,
+    },
+    /// A format this build does not read.
+    #[error("{capture} has format version {found}; this build reads {FORMAT_VERSION}")]
+    Format {
+        /// Name of the capture.
+        capture: String,
+        /// Its version.
+        found: u32,
+    },
+}
+
+/// The result of the comparison of a capture's header with this machine.
+#[derive(Clone, Debug)]
+pub struct Preflight {
+    /// One per check.
+    pub guarantees: Vec<Guarantee>,
+    /// Whether the engine that recorded follows the rules of this repository.
+    pub(super) own_rules: bool,
+    /// Why rows cannot be computed here as they were there.
+    pub(super) other_arithmetic: Option<Skip>,
+    /// Checks that cannot run at all, and why.
+    pub(super) blocked: BTreeMap<CheckName, Skip>,
+    no_model: Skip,
+}
+
+/// The rules of sampling and acceptance that this repository defines.
+const OWN_RULES: &str = "stepscope";
+
+impl Preflight {
+    /// Compares `header` with `model` and this build. `no_model` says why there is no model, if there is none.
+    ///
+    /// # Errors
+    /// If the model is another one than the recorded one, or the capture's format is not known.
+    pub fn new(capture: &str, header: &Header, model: Option<&Model>, no_model: &str) -> Result<Self, PreflightError> {
+        if header.format_version != FORMAT_VERSION {
+            return Err(PreflightError::Format { capture: capture.to_owned(), found: header.format_version });
+        }
+        let facts = Facts::gather(capture, header, model)?;
+        let no_model = Skip::missing(no_model.to_owned());
+        let mut preflight = Self {
+            guarantees: Vec::new(),
+            own_rules: facts.own_rules,
+            other_arithmetic: facts.arithmetic.clone().err().map(Skip::missing),
+            blocked: BTreeMap::new(),
+            no_model,
+        };
+        for check in CheckName::ALL {
+            let (level, why) = preflight.judge(check, header, model, &facts);
+            preflight.guarantees.push(Guarantee { capture: capture.to_owned(), check, level, why });
+        }
+        Ok(preflight)
+    }
+
+    /// Why there is no model.
+    pub(super) fn no_model(&self) -> Skip {
+        self.no_model.clone()
+    }
+
+    fn judge(
+        &mut self,
+        check: CheckName,
+        header: &Header,
+        model: Option<&Model>,
+        facts: &Facts,
+    ) -> (Level, String) {
+        let block = |preflight: &mut Self, skip: Skip| {
+            let why = skip.reason.clone().into_owned();
+            preflight.blocked.insert(check, skip);
+            (Level::None, why)
+        };
+        let foreign = || Skip::not_recorded(format!("the rules of `{}` are not known here", header.sampler_semantics));
+        let tier = header.logits_tier;
+        match check {
+            CheckName::Prompt if model.is_none() => block(self, self.no_model()),
+            CheckName::Prompt => match &facts.text {
+                Ok(why) => (Level::Exact, why.clone()),
+                Err(why) => block(self, Skip::missing(why.clone())),
+            },
+            CheckName::Params if !facts.own_rules => block(self, foreign()),
+            CheckName::Params => (Level::Exact, "resolution is a table of the protocol".to_owned()),
+            CheckName::Validity => (Level::Exact, "from the recorded statistics and every row that can be had".to_owned()),
+            CheckName::Logits => match (tier, model, &facts.arithmetic) {
+                (LogitsTier::Off, ..) => block(self, Skip::not_recorded("the capture's tier `off` keeps no rows")),
+                (LogitsTier::TopK, ..) => (Level::RankOnly, "the capture's tier `topk` keeps the best of each row".to_owned()),
+                (LogitsTier::Hidden, None, _) => block(self, self.no_model()),
+                (_, _, Err(why)) => block(self, Skip::missing(why.clone())),
+                (_, _, Ok(why)) => (Level::Exact, why.clone()),
+            },
+            CheckName::Forward => match (model, &facts.arithmetic) {
+                (None, _) => block(self, self.no_model()),
+                (_, Err(why)) => block(self, Skip::missing(why.clone())),
+                (_, Ok(why)) => (Level::Exact, why.clone()),
+            },
+            CheckName::Sampler => match (tier, facts.own_rules, &facts.arithmetic) {
+                (LogitsTier::TopK | LogitsTier::Off, ..) => {
+                    let why = format!("tier `{}` keeps no whole rows: greedy tokens alone", tier_name(tier));
+                    (Level::RankOnly, why)
+                }
+                (_, false, _) => (Level::WithinTolerance, format!("{}: the token was possible", foreign().reason)),
+                (LogitsTier::Hidden, true, _) if model.is_none() => (Level::RankOnly, self.no_model().reason.into_owned()),
+                (_, true, Err(why)) => (Level::RankOnly, why.clone()),
+                (_, true, Ok(why)) => (Level::Exact, why.clone()),
+            },
+            CheckName::Commit if model.is_none() => {
+                (Level::Exact, format!("but for the text of answers: {}", self.no_model().reason))
+            }
+            CheckName::Commit => (Level::Exact, "from the step records".to_owned()),
+            CheckName::Termination => (Level::Exact, "from the tokens and the parameters".to_owned()),
+        }
+    }
+}
+
+/// The comparisons, each with why it holds or does not.
+struct Facts {
+    own_rules: bool,
+    /// Rows can be computed here as they were there.
+    arithmetic: Result<String, String>,
+    /// Text can be rendered and tokenized here as it was there.
+    text: Result<String, String>,
+}
+
+impl Facts {
+    fn gather(capture: &str, header: &Header, model: Option<&Model>) -> Result<Self, PreflightError> {
+        let recorded = header.model.as_ref();
+        let mut arithmetic = match header.arithmetic_version {
+            Some(arith::VERSION) => Ok(format!("both sides compute by arithmetic version {}", arith::VERSION)),
+            Some(other) => {
+                Err(format!("recorded with arithmetic version {other}, and this build computes by {}", arith::VERSION))
+            }
+            None => Err("the engine that recorded has no arithmetic contract".to_owned()),
+        };
+        let mut text = Ok("the same tokenizer and chat template".to_owned());
+        if let (Some(recorded), Some(model)) = (recorded, model) {
+            let identity = &model.identity;
+            match compare(&recorded.hashes, identity.file_hashes()) {
+                Comparison::Same => {}
+                Comparison::Different { algorithm, recorded: expected, here } => {
+                    return Err(PreflightError::WrongModel {
+                        capture: capture.to_owned(),
+                        algorithm,
+                        expected,
+                        path: identity.path.display().to_string(),
+                        found: here,
+                        name: recorded.name.clone(),
+                    });
+                }
+                Comparison::Unlike(why) => {
+                    let why = format!("whether this is the recorded model cannot be told: {why}");
+                    (arithmetic, text) = (Err(why.clone()), Err(why));
+                }
+            }
+            let parts = [
+                ("tokenizer", &recorded.tokenizer_hashes, identity.tokenizer_hashes()),
+                ("chat template", &recorded.chat_template_hashes, identity.chat_template_hashes()),
+            ];
+            for (part, recorded, here) in parts {
+                let differs = match compare(recorded, here) {
+                    Comparison::Same => continue,
+                    Comparison::Different { algorithm, recorded, here } => {
+                        format!("the {part}'s {algorithm} was {recorded} and is {here} here")
+                    }
+                    Comparison::Unlike(_) if recorded.is_empty() && here.is_empty() => continue,
+                    Comparison::Unlike(why) => format!("whether this is the recorded {part} cannot be told: {why}"),
+                };
+                text = text.and(Err(differs));
+            }
+        } else if model.is_some() {
+            let why = "the capture does not say which model it was recorded with".to_owned();
+            (arithmetic, text) = (Err(why.clone()), Err(why));
+        }
+        if let Some(other) = other_tokenizer_version(header) {
+            text = text.and(Err(other));
+        }
+        Ok(Self { own_rules: header.sampler_semantics == OWN_RULES, arithmetic, text })
+    }
+}
+
+/// What two lists of labelled hashes say.
+enum Comparison {
+    Same,
+    Different { algorithm: String, recorded: String, here: String },
+    Unlike(String),
+}
+
+/// Compares hashes of the same algorithm only: every one that both sides have.
+fn compare(recorded: &[LabelledHash], here: &[Hash]) -> Comparison {
+    let pairs: Vec<(&LabelledHash, &Hash)> = recorded
+        .iter()
+        .filter_map(|hash| Some((hash, here.iter().find(|other| other.algorithm == hash.algorithm)?)))
+        .collect();
+    if let Some((recorded, here)) = pairs.iter().find(|(recorded, here)| !recorded.hex.eq_ignore_ascii_case(&here.hex)) {
+        return Comparison::Different {
+            algorithm: recorded.algorithm.clone(),
+            recorded: recorded.hex.clone(),
+            here: here.hex.clone(),
+        };
+    }
+    if pairs.is_empty() {
+        let names = |names: Vec<&str>| if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+        let recorded = names(recorded.iter().map(|hash| hash.algorithm.as_str()).collect());
+        let here = names(here.iter().map(|hash| hash.algorithm).collect());
+        return Comparison::Unlike(format!("recorded hashes: {recorded}; hashes here: {here}"));
+    }
+    Comparison::Same
+}
+
+/// Another version of the library that tokenizes may tokenize otherwise.
+fn other_tokenizer_version(header: &Header) -> Option<String> {
+    let (name, version) = Tokenizer::COMPONENT;
+    let recorded = header.components.iter().find(|component| component.name == name)?;
+    (recorded.version != version)
+        .then(|| format!("recorded with `{name}` {}, and this build has {version}", recorded.version))
+}
+
+fn tier_name(tier: LogitsTier) -> &'static str {
+    match tier {
+        LogitsTier::Hidden => "hidden",
+        LogitsTier::Full => "full",
+        LogitsTier::TopK => "topk",
+        LogitsTier::Off => "off",
+    }
 }

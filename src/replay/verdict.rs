@@ -148,7 +148,7 @@ impl Verdict {
     /// Compares one fact for equality.
     pub fn equal<T: PartialEq + Debug>(&mut self, fact: impl Into<Cow<'static, str>>, expected: T, found: T) {
         if expected == found {
-            self.compared += 1;
+            self.agrees();
         } else {
             self.mismatch(fact, format!("{expected:?}"), format!("{found:?}"));
         }
@@ -171,10 +171,15 @@ impl Verdict {
         found: impl Display,
     ) {
         if holds {
-            self.compared += 1;
+            self.agrees();
         } else {
             self.mismatch(fact, expected.to_string(), found.to_string());
         }
+    }
+
+    /// Records a fact that holds.
+    pub fn agrees(&mut self) {
+        self.compared += 1;
     }
 
     /// Compares two floats bit for bit, any NaN equal to any other.

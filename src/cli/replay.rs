@@ -1,0 +1,226 @@
+//! `stepscope replay`: does each recorded decision follow from its recorded inputs?
+
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use indicatif::{ProgressBar, ProgressStyle};
+
+use super::Outcome;
+use crate::arith::{Isa, KvType};
+use crate::capture::CaptureReader;
+use crate::capture::records::Header;
+use crate::model::Model;
+use crate::replay::forward::{PlainModel, Products};
+use crate::replay::recording::Recording;
+use crate::replay::{CaptureRecording, CheckName, Job, Report, render, replay};
+
+/// Options of `stepscope replay`.
+#[derive(clap::Args)]
+pub struct Options {
+    /// Captures to replay.
+    #[arg(required = true, value_name = "CAPTURE")]
+    captures: Vec<PathBuf>,
+    /// The model that was recorded. Without it, a model of the recorded name is looked for in the cache folder.
+    #[arg(long, value_name = "MODEL")]
+    model: Option<PathBuf>,
+    /// Checks to run, separated by commas: prompt, params, validity, logits, forward, sampler, commit, termination.
+    #[arg(long, value_delimiter = ',', value_name = "LIST", conflicts_with = "level")]
+    check: Option<Vec<CheckName>>,
+    /// `cheap` runs the checks that need no logits row.
+    #[arg(long, value_enum, default_value_t = Level::All)]
+    level: Level,
+    /// How matrix products are computed. Every way gives the same bits; `scalar` is the definition.
+    #[arg(long, value_enum, default_value_t = IsaChoice::Scalar)]
+    isa: IsaChoice,
+    /// Threads; one per core if omitted.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    threads: Option<u16>,
+    /// Print one JSON object instead of a summary.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum Level {
+    Cheap,
+    All,
+}
+
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum IsaChoice {
+    Auto,
+    Scalar,
+    Avx2,
+    Avx512,
+}
+
+/// Replays every capture and prints what was found.
+///
+/// # Errors
+/// If a capture or the model cannot be read, or they do not belong together.
+pub fn run(options: &Options) -> anyhow::Result<Outcome> {
+    let pool = rayon::ThreadPoolBuilder::new()
+        .num_threads(options.threads.map_or(0, usize::from))
+        .build()
+        .context("cannot start the worker threads")?;
+    let mut report = Report::default();
+    let mut models = Models { given: options.model.as_deref(), isa: isa(options.isa), loaded: Vec::new() };
+    for path in &options.captures {
+        let reader = CaptureReader::open(path)?;
+        let recording = CaptureRecording::new(reader)?;
+        report.merge(pool.install(|| replay_capture(options, path, &recording, &mut models))?);
+    }
+    if options.json {
+        println!("{}", serde_json::to_string_pretty(&render::json(&report))?);
+    } else {
+        print!("{}", render::text(&report));
+    }
+    Ok(outcome(&report))
+}
+
+fn outcome(report: &Report) -> Outcome {
+    if report.finding_count() > 0 {
+        Outcome::Findings
+    } else if report.is_missing_data() {
+        Outcome::Missing
+    } else {
+        Outcome::Clean
+    }
+}
+
+fn replay_capture(
+    options: &Options,
+    path: &Path,
+    recording: &CaptureRecording,
+    models: &mut Models<'_>,
+) -> anyhow::Result<Report> {
+    let checks = checks(options);
+    let (model, no_model) = match models.of(recording.header())? {
+        Found::Model(model) => (Some(model), String::new()),
+        Found::None(why) => (None, why),
+    };
+    let plain = model.map(|loaded| loaded.plain(recording.header())).transpose()?;
+    let name = path.display().to_string();
+    let bar = progress_bar(&name, recording.requests().len());
+    let report = replay(&Job {
+        name: &name,
+        recording,
+        plain: plain.as_ref(),
+        no_model: &no_model,
+        checks: &checks,
+        progress: &|| bar.inc(1),
+    });
+    bar.finish_and_clear();
+    Ok(report?)
+}
+
+fn checks(options: &Options) -> Vec<CheckName> {
+    match (&options.check, options.level) {
+        (Some(checks), _) => checks.clone(),
+        (None, Level::Cheap) => CheckName::CHEAP.to_vec(),
+        (None, Level::All) => CheckName::ALL.to_vec(),
+    }
+}
+
+fn isa(choice: IsaChoice) -> Isa {
+    match choice {
+        IsaChoice::Auto => Isa::detect(),
+        IsaChoice::Scalar => Isa::Scalar,
+        IsaChoice::Avx2 => Isa::Avx2,
+        IsaChoice::Avx512 => Isa::Avx512,
+    }
+}
+
+/// A bar on a terminal, nothing elsewhere.
+fn progress_bar(name: &str, requests: usize) -> ProgressBar {
+    if !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let style = ProgressStyle::with_template("{msg} [{bar:30}] {pos}/{len} requests, {eta} left")
+        .unwrap_or_else(|_| ProgressStyle::default_bar());
+    ProgressBar::new(requests as u64).with_style(style).with_message(name.to_owned())
+}
+
+/// Models that were loaded for the captures so far.
+struct Models<'a> {
+    given: Option<&'a Path>,
+    isa: Isa,
+    loaded: Vec<Loaded>,
+}
+
+struct Loaded {
+    path: PathBuf,
+    model: Model,
+    isa: Isa,
+}
+
+enum Found<'a> {
+    Model(&'a Loaded),
+    None(String),
+}
+
+impl Models<'_> {
+    /// The model for a capture: the one that was given, or one of the recorded name in the cache folder. A path in the
+    /// capture itself is never followed.
+    fn of(&mut self, header: &Header) -> anyhow::Result<Found<'_>> {
+        let path = match self.given {
+            Some(path) => path.to_owned(),
+            None => {
+                let Some(name) = header.model.as_ref().map(|model| model.name.as_str()) else {
+                    return Ok(Found::None("the capture names no model; give it with --model".to_owned()));
+                };
+                match in_cache(name) {
+                    Some(path) => path,
+                    None => {
+                        return Ok(Found::None(format!(
+                            "no model: give `{name}` with --model, or put it into {}",
+                            cache_folder().map_or("a cache folder".to_owned(), |folder| folder.display().to_string())
+                        )));
+                    }
+                }
+            }
+        };
+        let index = match self.loaded.iter().position(|loaded| loaded.path == path) {
+            Some(index) => index,
+            None => {
+                let model = Model::load(&path)?;
+                self.loaded.push(Loaded { path, model, isa: self.isa });
+                self.loaded.len() - 1
+            }
+        };
+        Ok(Found::Model(&self.loaded[index]))
+    }
+}
+
+impl Loaded {
+    fn plain(&self, header: &Header) -> anyhow::Result<PlainModel<'_>> {
+        let products = Products::new(self.isa, &self.model.weights)?;
+        Ok(PlainModel::new(&self.model, products, kv_type(header)?)?)
+    }
+}
+
+/// How the engine stored keys and values; binary32 where the capture does not say.
+fn kv_type(header: &Header) -> anyhow::Result<KvType> {
+    let setting = header.configuration.iter().find(|setting| setting.name == "kv-type");
+    match setting.map(|setting| setting.value.trim_matches('"')) {
+        None | Some("f32") => Ok(KvType::F32),
+        Some("f16") => Ok(KvType::F16),
+        Some(other) => anyhow::bail!("the capture's setting `kv-type` is `{other}`; expected f32 or f16"),
+    }
+}
+
+/// Where `make demo` and people put models.
+fn cache_folder() -> Option<PathBuf> {
+    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    set("STEPSCOPE_CACHE")
+        .or_else(|| Some(set("XDG_CACHE_HOME")?.join("stepscope")))
+        .or_else(|| Some(set("HOME")?.join(".cache").join("stepscope")))
+}
+
+/// A file or folder of that name, with or without `.gguf`, directly in the cache folder.
+fn in_cache(name: &str) -> Option<PathBuf> {
+    let is_plain = Path::new(name).components().count() == 1 && !name.contains(['/', '\\']) && name != "..";
+    let folder = cache_folder().filter(|_| is_plain)?;
+    [name.to_owned(), format!("{name}.gguf")].into_iter().map(|name| folder.join(name)).find(|path| path.exists())
+}

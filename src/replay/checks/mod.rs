@@ -1,0 +1,11 @@
+//! The checks, one file each.
+
+pub(super) mod commit;
+pub(super) mod forward;
+pub(super) mod logits;
+pub(super) mod params;
+pub(super) mod prompt;
+pub(super) mod sampler;
+pub(super) mod termination;
+pub(super) mod validity;
+pub(super) mod whole;

@@ -1,0 +1,151 @@
+//! The chat template and the tokenizer give the recorded prompt.
+
+use serde_json::{Map, Value, json};
+
+use crate::capture::records::Admission;
+use crate::model::{ChatPrompt, Model};
+use crate::replay::context::Context;
+use crate::replay::verdict::{Skip, Verdict};
+
+/// What the body asks to continue.
+enum Input {
+    Messages(Vec<Value>),
+    Text(String),
+    Tokens(Vec<u32>),
+}
+
+/// Renders and tokenizes the request as it was received.
+pub(in crate::replay) fn check(context: &Context<'_>, admission: &Admission) -> Verdict {
+    let mut verdict = Verdict::new();
+    let Some(body) = &admission.body else {
+        return Verdict::skipped(Skip::not_recorded("the request's body is not recorded"));
+    };
+    let Some(model) = context.model() else { return Verdict::skipped(context.preflight.no_model()) };
+    let input = match read(body) {
+        Ok(input) => input,
+        Err(expected) => {
+            verdict.mismatch("body", expected, excerpt(body));
+            return verdict;
+        }
+    };
+    let endpoint = match &input {
+        Input::Messages(_) => "/v1/chat/completions",
+        Input::Text(_) | Input::Tokens(_) => "/v1/completions",
+    };
+    if let Some(found) = &admission.endpoint {
+        verdict.equal("endpoint", endpoint, found.as_str());
+    }
+    // A chat template writes the special tokens itself.
+    let add_special = matches!(input, Input::Text(_));
+    if let Some(found) = admission.add_special_tokens {
+        verdict.equal("add_special_tokens", add_special, found);
+    }
+    match input {
+        Input::Tokens(tokens) => {
+            verdict.equal("prompt_text", None, admission.prompt_text.as_deref());
+            verdict.equal("prompt_tokens", &tokens, &admission.prompt_tokens);
+        }
+        Input::Text(text) => compare(&mut verdict, model, admission, &text, add_special),
+        Input::Messages(messages) => match render(context, model, &messages) {
+            Ok(text) => compare(&mut verdict, model, admission, &text, add_special),
+            Err(error) => verdict.mismatch("prompt_text", format!("none: {error}"), found_text(admission)),
+        },
+    }
+    verdict
+}
+
+fn render(context: &Context<'_>, model: &Model, messages: &[Value]) -> Result<String, String> {
+    let template = model.chat_template.as_ref().ok_or("the model has no chat template")?;
+    // Templates see the time of the header.
+    let unix_seconds = context.recording.header().epoch_ns / 1_000_000_000;
+    let prompt = ChatPrompt { messages, tools: None, add_generation_prompt: true, unix_seconds };
+    template.render(prompt).map_err(|error| error.to_string())
+}
+
+fn compare(verdict: &mut Verdict, model: &Model, admission: &Admission, text: &str, add_special: bool) {
+    match &admission.prompt_text {
+        Some(found) => {
+            let (expected, found) = parting(text, found);
+            verdict.holds(expected == found, "prompt_text", expected, found);
+        }
+        None => verdict.skip(Skip::not_recorded("the prompt's text is not recorded")),
+    }
+    match model.tokenizer.encode(text, add_special) {
+        Ok(tokens) => {
+            let tokens: Vec<u32> = tokens.iter().map(|token| token.0).collect();
+            let (expected, found) = parting_tokens(&tokens, &admission.prompt_tokens);
+            verdict.holds(tokens == admission.prompt_tokens, "prompt_tokens", expected, found);
+        }
+        Err(error) => verdict.mismatch("prompt_tokens", format!("none: {error}"), "some".to_owned()),
+    }
+}
+
+/// Reads what is to be continued. The error says what is expected of a body.
+fn read(body: &str) -> Result<Input, String> {
+    let body: Map<String, Value> = serde_json::from_str(body).map_err(|error| format!("a JSON object ({error})"))?;
+    let given = |name: &str| body.get(name).filter(|value| !value.is_null());
+    match (given("messages"), given("prompt")) {
+        (Some(Value::Array(messages)), None) => {
+            messages.iter().map(message).collect::<Option<_>>().map(Input::Messages).ok_or("messages with text".to_owned())
+        }
+        (None, Some(Value::String(text))) => Ok(Input::Text(text.clone())),
+        (None, Some(Value::Array(tokens))) => {
+            let token = |value: &Value| value.as_u64().and_then(|token| u32::try_from(token).ok());
+            tokens.iter().map(token).collect::<Option<_>>().map(Input::Tokens).ok_or("token ids in `prompt`".to_owned())
+        }
+        _ => Err("either `messages` or `prompt`".to_owned()),
+    }
+}
+
+/// A message as templates read it: role and text, and the name where there is one.
+fn message(message: &Value) -> Option<Value> {
+    let role = match message["role"].as_str()? {
+        "developer" => "system",
+        role => role,
+    };
+    let content = match &message["content"] {
+        Value::String(text) => text.clone(),
+        Value::Array(parts) => {
+            parts.iter().map(|part| part["text"].as_str()).collect::<Option<Vec<_>>>()?.join("\n")
+        }
+        _ => return None,
+    };
+    Some(match message["name"].as_str() {
+        None => json!({"role": role, "content": content}),
+        Some(name) => json!({"role": role, "content": content, "name": name}),
+    })
+}
+
+/// Where two texts part, with some text around it; twice the same if they do not.
+fn parting(expected: &str, found: &str) -> (String, String) {
+    if expected == found {
+        return (String::new(), String::new());
+    }
+    let same = expected.bytes().zip(found.bytes()).take_while(|(a, b)| a == b).count();
+    let from = |text: &str| {
+        let start = (0..=same.min(text.len())).rev().find(|&byte| text.is_char_boundary(byte)).unwrap_or(0);
+        format!("at byte {start}: {}", excerpt(&text[start..]))
+    };
+    (from(expected), from(found))
+}
+
+fn parting_tokens(expected: &[u32], found: &[u32]) -> (String, String) {
+    let same = expected.iter().zip(found).take_while(|(a, b)| a == b).count();
+    let from = |tokens: &[u32]| {
+        let next: Vec<String> = tokens.iter().skip(same).take(4).map(u32::to_string).collect();
+        format!("{} tokens, at {same}: [{}]", tokens.len(), next.join(", "))
+    };
+    (from(expected), from(found))
+}
+
+fn found_text(admission: &Admission) -> String {
+    admission.prompt_text.as_deref().map_or("none".to_owned(), excerpt)
+}
+
+/// The beginning of a text, quoted.
+fn excerpt(text: &str) -> String {
+    const CHARACTERS: usize = 40;
+    let beginning: String = text.chars().take(CHARACTERS).collect();
+    let more = if beginning.len() < text.len() { "..." } else { "" };
+    format!("{beginning:?}{more}")
+}

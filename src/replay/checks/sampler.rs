@@ -1,0 +1,126 @@
+//! The sampler gives the recorded token from the row, and the client was told its log-probability.
+
+use crate::replay::context::Row;
+use crate::replay::recover::{Recovered, WholeRow};
+use crate::replay::rules::Rules;
+use crate::replay::sampler::{self, Situation};
+use crate::replay::verdict::{Skip, Verdict};
+
+/// Draws again from the row.
+pub(in crate::replay) fn check(row: &Row<'_>, recovered: &Recovered) -> Verdict {
+    let mut verdict = Verdict::new();
+    let sequence = row.sequence;
+    let rules = match sequence.rules() {
+        Ok(rules) => rules,
+        Err(skip) => return Verdict::skipped(skip),
+    };
+    let Some(end_tokens) = sequence.context.end_tokens() else {
+        return Verdict::skipped(Skip::not_recorded("the model's end tokens are not known"));
+    };
+    let situation = Situation {
+        rules,
+        prompt: &sequence.admission.prompt_tokens,
+        output: row.output,
+        end_tokens: &end_tokens,
+        position: row.decides(),
+        choice: sequence.recorded.choice,
+    };
+    match recovered {
+        Recovered::Whole(whole) => {
+            match row.emitted() {
+                Some(emitted) if sequence.context.is_own() => exact(&mut verdict, whole, &situation, emitted),
+                Some(emitted) => possible(&mut verdict, whole, &situation, emitted),
+                None => no_token(&mut verdict, whole, &situation),
+            }
+            told(&mut verdict, row, rules, whole);
+        }
+        Recovered::Best { ids, .. } => greedy(&mut verdict, row, &situation, ids.first().copied()),
+        Recovered::Absent(_) | Recovered::Wrong { .. } => {
+            let argmax = row.record.statistics.and_then(|statistics| statistics.argmax);
+            greedy(&mut verdict, row, &situation, argmax);
+            if let Recovered::Absent(skip) = recovered
+                && skip.missing
+            {
+                verdict.skip(skip.clone());
+            }
+        }
+    }
+    verdict
+}
+
+/// The draw is the token.
+fn exact(verdict: &mut Verdict, whole: &WholeRow, situation: &Situation<'_>, emitted: u32) {
+    match sampler::token(&whole.values, situation) {
+        Ok(token) => verdict.equal("token", token, emitted),
+        Err(error) => verdict.mismatch("token", format!("none: {error}"), emitted.to_string()),
+    }
+}
+
+/// The random source is not known: the token could have been drawn, and is the best one if nothing is drawn.
+fn possible(verdict: &mut Verdict, whole: &WholeRow, situation: &Situation<'_>, emitted: u32) {
+    match sampler::candidates(&whole.values, situation) {
+        Ok(candidates) => {
+            let is_candidate = candidates.iter().any(|candidate| candidate.id == emitted);
+            let expected = match candidates.as_slice() {
+                [only] => format!("{}", only.id),
+                _ => format!("one of {} candidates", candidates.len()),
+            };
+            verdict.holds(is_candidate, "token", expected, emitted);
+        }
+        Err(error) => verdict.mismatch("token", format!("none: {error}"), emitted.to_string()),
+    }
+}
+
+/// A row that was judged and gave no token must be one that gives none.
+fn no_token(verdict: &mut Verdict, whole: &WholeRow, situation: &Situation<'_>) {
+    match sampler::token(&whole.values, situation) {
+        Ok(token) => verdict.mismatch("token", token.to_string(), "none".to_owned()),
+        Err(_) => verdict.agrees(),
+    }
+}
+
+/// Without the row, a greedy choice can be checked where nothing moves the values.
+fn greedy(verdict: &mut Verdict, row: &Row<'_>, situation: &Situation<'_>, argmax: Option<u32>) {
+    let Some(argmax) = argmax else {
+        verdict.skip(Skip::not_recorded("neither the row nor its argmax is recorded"));
+        return;
+    };
+    let Some(emitted) = row.emitted() else {
+        verdict.skip(Skip::not_recorded("no token was emitted from the row, and its values are not recorded"));
+        return;
+    };
+    if is_argmax(situation) {
+        verdict.equal("token", argmax, emitted);
+    } else {
+        verdict.skip(Skip::not_recorded("the row is not recorded: only greedy tokens without bias and penalties are checked"));
+    }
+}
+
+/// Whether the sampler gives the argmax of the raw row, whatever its values.
+fn is_argmax(situation: &Situation<'_>) -> bool {
+    let Rules { temperature, repetition_penalty, presence_penalty, frequency_penalty, logit_bias, min_tokens, .. } =
+        situation.rules;
+    *temperature == 0.0
+        && *repetition_penalty == 1.0
+        && *presence_penalty == 0.0
+        && *frequency_penalty == 0.0
+        && logit_bias.is_empty()
+        && situation.output.len() >= *min_tokens as usize
+}
+
+/// The log-probability that the client was told.
+fn told(verdict: &mut Verdict, row: &Row<'_>, rules: &Rules, whole: &WholeRow) {
+    let value = row.emitted().and_then(|token| whole.values.get(token as usize));
+    match (rules.logprobs, row.record.logprob, value) {
+        (_, Some(logprob), Some(value)) => {
+            verdict.same_bits("logprob", value - whole.statistics.log_sum_exp, logprob);
+        }
+        (_, Some(logprob), None) => {
+            verdict.mismatch("logprob", "none: no token was emitted".to_owned(), logprob.to_string());
+        }
+        (Some(_), None, Some(_)) if row.sequence.context.is_own() => {
+            verdict.mismatch("logprob", "the request asked for it".to_owned(), "none".to_owned());
+        }
+        (_, None, _) => {}
+    }
+}

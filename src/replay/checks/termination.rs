@@ -1,0 +1,93 @@
+//! The sequence ended when it had to, and for the recorded reason.
+
+use crate::capture::records::{Completion, StepRecord, StopReason};
+use crate::replay::context::Sequence;
+use crate::replay::ending::{Ending, Limits, ending};
+use crate::replay::report::Report;
+use crate::replay::verdict::{CheckName, Skip, Verdict};
+
+/// Judges every step of a choice, and its completion.
+pub(in crate::replay) fn check(sequence: &Sequence<'_>, report: &mut Report) {
+    let expected = expected(sequence);
+    let mut before = 0;
+    for step in &sequence.recorded.steps {
+        let verdict = match &expected {
+            Ok(expected) => judge_step(step, before, expected.as_ref()),
+            Err(skip) => Verdict::skipped(skip.clone()),
+        };
+        report.enter(CheckName::Termination, sequence.place(Some(step.step), None), verdict);
+        before += step.emitted.len();
+    }
+    for completion in &sequence.recorded.completions {
+        let verdict = match &expected {
+            Ok(expected) => judge_completion(sequence, completion, before, expected.as_ref()),
+            Err(skip) => Verdict::skipped(skip.clone()),
+        };
+        let last = sequence.recorded.steps.last().map(|step| step.step);
+        report.enter(CheckName::Termination, sequence.place(last, None), verdict);
+    }
+}
+
+/// Where the emitted tokens end the sequence, by its parameters; `None` if they do not.
+fn expected(sequence: &Sequence<'_>) -> Result<Option<Ending>, Skip> {
+    let rules = sequence.rules()?;
+    let context = sequence.context;
+    let end_tokens = context.end_tokens().ok_or_else(|| Skip::not_recorded("the model's end tokens are not known"))?;
+    let tokenizer = context.model().map(|model| &model.tokenizer);
+    if tokenizer.is_none() && !rules.stop.is_empty() {
+        return Err(context.preflight.no_model());
+    }
+    let room = context.room(sequence.admission);
+    let limits = Limits { rules, end_tokens: &end_tokens, room, tokenizer };
+    Ok(ending(&sequence.recorded.emitted(), &limits))
+}
+
+fn judge_step(step: &StepRecord, before: usize, expected: Option<&Ending>) -> Verdict {
+    let mut verdict = Verdict::new();
+    let after = before + step.emitted.len();
+    let ends_here = expected.filter(|ending| before < ending.tokens && ending.tokens <= after);
+    if let Some(ending) = expected.filter(|ending| ending.tokens < after) {
+        let expected = format!("nothing after token {}, where {:?} ends the sequence", ending.tokens, ending.reason);
+        verdict.mismatch("emitted", expected, format!("{:?}", step.emitted));
+    }
+    match (&step.stop, ends_here) {
+        // What comes from outside of the tokens.
+        (Some(StopReason::Cancelled | StopReason::GrammarEnd), None) => verdict.agrees(),
+        (Some(StopReason::Failed(_)), None) => {
+            let some_row_gave_none = step.emitted.len() < step.rows.len();
+            let found = format!("{} rows, {} tokens", step.rows.len(), step.emitted.len());
+            verdict.holds(some_row_gave_none, "stop", "a failure has a row that gave no token", found);
+        }
+        (found, ends_here) => verdict.equal("stop", ends_here.map(|ending| &ending.reason), found.as_ref()),
+    }
+    verdict
+}
+
+fn judge_completion(
+    sequence: &Sequence<'_>,
+    completion: &Completion,
+    emitted: usize,
+    expected: Option<&Ending>,
+) -> Verdict {
+    let mut verdict = Verdict::new();
+    let Some(stop) = &completion.stop else {
+        return Verdict::skipped(Skip::not_recorded("the stop reason is not recorded"));
+    };
+    match (stop, expected) {
+        (StopReason::Cancelled | StopReason::GrammarEnd, None) => verdict.agrees(),
+        (StopReason::Failed(_), None) => {
+            let expected = "a failure that a step of the request shows, or no step at all";
+            let shown = sequence.request_failed || sequence.recorded.steps.is_empty();
+            verdict.holds(shown, "stop", expected, format!("{stop:?}"));
+        }
+        (stop, Some(ending)) => verdict.equal("stop", &ending.reason, stop),
+        (stop, None) if sequence.context.has_gaps() => {
+            verdict.skip(Skip::missing(format!("{stop:?} cannot be derived: steps may be missing")));
+        }
+        (stop, None) => {
+            let expected = format!("no end yet: nothing in the {emitted} tokens ends the sequence");
+            verdict.mismatch("stop", expected, format!("{stop:?}"));
+        }
+    }
+    verdict
+}

@@ -1,0 +1,105 @@
+//! The plain forward pass: one token at a time, everything remembered, straight from the architecture's definition.
+
+mod attention;
+mod convolution;
+mod memory;
+mod products;
+
+pub use memory::Memory;
+pub use products::{Products, ProductsError};
+
+use crate::arith::scalar::{self, RopeTable};
+use crate::arith::{ActivationRow, ArithError, KvType};
+use crate::model::{LayerWeights, Model, OperatorWeights, Tensor};
+
+/// A model with what the plain forward pass needs beside its weights.
+pub struct PlainModel<'a> {
+    model: &'a Model,
+    rope: RopeTable,
+    products: Products,
+    kv_type: KvType,
+}
+
+/// A token that the model does not have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("token {token} is not in the model's vocabulary of {vocabulary_size}")]
+pub struct UnknownToken {
+    token: u32,
+    vocabulary_size: usize,
+}
+
+impl<'a> PlainModel<'a> {
+    /// Prepares `model`; keys and values are stored as `kv_type`.
+    ///
+    /// # Errors
+    /// If the model's rotary embedding is none.
+    pub fn new(model: &'a Model, products: Products, kv_type: KvType) -> Result<Self, ArithError> {
+        let rope = &model.config.rope;
+        let rope = RopeTable::new(rope.theta, model.config.head_size, rope.frequency_factors.as_deref())?;
+        Ok(Self { model, rope, products, kv_type })
+    }
+
+    /// An empty sequence.
+    pub fn start(&self) -> Memory {
+        Memory::new(self.model.weights.layers.len())
+    }
+
+    /// The model that is run.
+    pub fn model(&self) -> &'a Model {
+        self.model
+    }
+
+    /// Appends `token` to the sequence and returns the output of the last layer, `hidden_size` elements.
+    ///
+    /// # Errors
+    /// If the token is not in the vocabulary.
+    pub fn feed(&self, memory: &mut Memory, token: u32) -> Result<Vec<f32>, UnknownToken> {
+        let Model { config, weights, .. } = self.model;
+        if token as usize >= config.vocabulary_size {
+            return Err(UnknownToken { token, vocabulary_size: config.vocabulary_size });
+        }
+        let mut hidden = vec![0.0; config.hidden_size];
+        scalar::dequantize_row(&weights.embedding.view(), token as usize, &mut hidden);
+        let rotation = self.rope.rotation(memory.advance());
+        for (layer, history) in weights.layers.iter().zip(&mut memory.layers) {
+            let input = self.norm(&hidden, &layer.operator_norm);
+            let output = match &layer.operator {
+                OperatorWeights::Attention(weights) => self.attention(weights, history, &rotation, &input),
+                OperatorWeights::ShortConvolution(weights) => self.short_convolution(weights, history, &input),
+            };
+            scalar::add(&mut hidden, &output);
+            let output = self.feed_forward(layer, &self.norm(&hidden, &layer.feed_forward_norm));
+            scalar::add(&mut hidden, &output);
+        }
+        Ok(hidden)
+    }
+
+    /// What the LM head reads, from the output of the last layer.
+    pub fn head_input(&self, hidden: &[f32]) -> ActivationRow {
+        let weights = &self.model.weights;
+        scalar::activation(weights.head.format(), &self.norm(hidden, &weights.output_norm))
+    }
+
+    /// The logits row, from what the LM head reads.
+    pub fn logits(&self, head_input: &ActivationRow) -> Vec<f32> {
+        self.products.matvec(&self.model.weights.head, head_input)
+    }
+
+    fn feed_forward(&self, layer: &LayerWeights, input: &[f32]) -> Vec<f32> {
+        let gate = self.linear(&layer.gate, input);
+        let up = self.linear(&layer.up, input);
+        let mut product = vec![0.0; gate.len()];
+        scalar::silu_product(&gate, &up, &mut product);
+        self.linear(&layer.down, &product)
+    }
+
+    fn norm(&self, x: &[f32], weight: &[f32]) -> Vec<f32> {
+        let mut out = vec![0.0; x.len()];
+        scalar::rms_norm(x, weight, self.model.config.norm_epsilon, &mut out);
+        out
+    }
+
+    fn linear(&self, matrix: &Tensor, input: &[f32]) -> Vec<f32> {
+        self.products.matvec(matrix, &scalar::activation(matrix.format(), input))
+    }
+}

@@ -1,0 +1,190 @@
+//! What replay needs of a capture, request by request.
+
+use std::collections::{BTreeMap, HashMap};
+
+use crate::capture::records::{Admission, Completion, EventRecord, Header, LogitsPayload, LossRecord, Refusal, StepRecord};
+
+/// A source of recorded requests: a capture file, or records in memory.
+pub trait Recording: Sync {
+    /// The header.
+    fn header(&self) -> &Header;
+
+    /// The requests that any record speaks of, by number, each once.
+    fn requests(&self) -> Vec<u64>;
+
+    /// Request and step records that could be read.
+    fn record_count(&self) -> u64;
+
+    /// Everything recorded of one request.
+    ///
+    /// # Errors
+    /// If it was not admitted, or its records cannot be read.
+    fn request(&self, request: u64) -> Result<RecordedRequest, RequestFault>;
+
+    /// The payload of one row; `None` if the capture has none.
+    ///
+    /// # Errors
+    /// If it cannot be read; the text says where and why.
+    fn payload(&self, row: RowId) -> Result<Option<LogitsPayload>, String>;
+
+    /// What the recorder dropped.
+    fn losses(&self) -> &[LossRecord];
+
+    /// What the recorder thought worth a person's attention.
+    fn events(&self) -> &[EventRecord];
+
+    /// What is damaged or cut off in the capture itself, in words; empty for a whole one.
+    fn damage(&self) -> Vec<String>;
+
+    /// Records that cannot both be true, in words: what is recorded twice, or recorded of what is not there.
+    fn contradictions(&self) -> Vec<String>;
+
+    /// Visits every step record once, in any order.
+    ///
+    /// # Errors
+    /// If records cannot be read.
+    fn visit_steps(&self, visit: &mut dyn FnMut(&StepRecord)) -> Result<(), String>;
+}
+
+/// Why a request cannot be had.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RequestFault {
+    /// It was refused, and so ran no step.
+    #[error("the request was refused")]
+    Refused,
+    /// Records speak of it, and none says that it was admitted.
+    #[error("the request has records, but was never admitted")]
+    NotAdmitted,
+    /// Its records cannot be read.
+    #[error("the request's records cannot be read: {0}")]
+    Unreadable(String),
+}
+
+/// One row of a capture.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RowId {
+    /// The step.
+    pub step: u64,
+    /// The request.
+    pub request: u64,
+    /// The choice.
+    pub choice: u32,
+    /// Index into the step record's rows.
+    pub row: u32,
+}
+
+/// One request with its choices.
+#[derive(Clone, Debug)]
+pub struct RecordedRequest {
+    /// The request as received and resolved.
+    pub admission: Admission,
+    /// Its choices, ascending.
+    pub sequences: Vec<RecordedSequence>,
+}
+
+/// What is recorded of one choice.
+#[derive(Clone, Debug, Default)]
+pub struct RecordedSequence {
+    /// Which one.
+    pub choice: u32,
+    /// Its steps, in the order in which they were recorded.
+    pub steps: Vec<StepRecord>,
+    /// Its ends; a sequence has exactly one.
+    pub completions: Vec<Completion>,
+}
+
+impl RecordedSequence {
+    /// Every token that was emitted, in order.
+    pub fn emitted(&self) -> Vec<u32> {
+        self.steps.iter().flat_map(|step| &step.emitted).copied().collect()
+    }
+}
+
+impl RecordedRequest {
+    /// A request without choices yet.
+    pub fn new(admission: Admission) -> Self {
+        Self { admission, sequences: Vec::new() }
+    }
+
+    /// The choice, made if it is new.
+    pub fn sequence_mut(&mut self, choice: u32) -> &mut RecordedSequence {
+        let index = match self.sequences.binary_search_by_key(&choice, |sequence| sequence.choice) {
+            Ok(index) => index,
+            Err(index) => {
+                self.sequences.insert(index, RecordedSequence { choice, ..RecordedSequence::default() });
+                index
+            }
+        };
+        &mut self.sequences[index]
+    }
+}
+
+/// A recording held in memory.
+#[derive(Clone, Debug)]
+pub struct MemoryRecording {
+    /// The header.
+    pub header: Header,
+    /// Admitted requests, by number.
+    pub requests: BTreeMap<u64, RecordedRequest>,
+    /// Refused requests.
+    pub refusals: Vec<Refusal>,
+    /// Rows that were kept.
+    pub payloads: HashMap<RowId, LogitsPayload>,
+    /// What was dropped.
+    pub losses: Vec<LossRecord>,
+    /// What was worth a person's attention.
+    pub events: Vec<EventRecord>,
+    /// What is damaged, in words.
+    pub damage: Vec<String>,
+    /// What contradicts itself, in words.
+    pub contradictions: Vec<String>,
+}
+
+impl Recording for MemoryRecording {
+    fn header(&self) -> &Header {
+        &self.header
+    }
+
+    fn requests(&self) -> Vec<u64> {
+        self.requests.keys().copied().collect()
+    }
+
+    fn record_count(&self) -> u64 {
+        let sequences = self.requests.values().flat_map(|request| &request.sequences);
+        let records: usize = sequences.map(|sequence| sequence.steps.len() + sequence.completions.len()).sum();
+        (records + self.requests.len() + self.refusals.len()) as u64
+    }
+
+    fn request(&self, request: u64) -> Result<RecordedRequest, RequestFault> {
+        self.requests.get(&request).cloned().ok_or(RequestFault::NotAdmitted)
+    }
+
+    fn payload(&self, row: RowId) -> Result<Option<LogitsPayload>, String> {
+        Ok(self.payloads.get(&row).cloned())
+    }
+
+    fn losses(&self) -> &[LossRecord] {
+        &self.losses
+    }
+
+    fn events(&self) -> &[EventRecord] {
+        &self.events
+    }
+
+    fn damage(&self) -> Vec<String> {
+        self.damage.clone()
+    }
+
+    fn contradictions(&self) -> Vec<String> {
+        self.contradictions.clone()
+    }
+
+    fn visit_steps(&self, visit: &mut dyn FnMut(&StepRecord)) -> Result<(), String> {
+        self.requests
+            .values()
+            .flat_map(|request| &request.sequences)
+            .flat_map(|sequence| &sequence.steps)
+            .for_each(visit);
+        Ok(())
+    }
+}

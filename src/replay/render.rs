@@ -1,0 +1,149 @@
+//! A report for people, and for machines.
+
+use std::fmt::Write as _;
+
+use serde_json::{Map, Value, json};
+
+use super::preflight::Level;
+use super::report::{Finding, Report};
+
+/// Findings that the summary shows; `--json` has them all.
+const SHOWN: usize = 10;
+
+/// One object: `records`, `rows`, `checks`, `findings`, `guarantees`, `damage`.
+pub fn json(report: &Report) -> Value {
+    let checks: Map<String, Value> = report
+        .checks
+        .iter()
+        .map(|(check, tally)| {
+            let reasons: Vec<Value> = tally
+                .reasons
+                .iter()
+                .map(|(skip, count)| json!({"reason": skip.reason, "missing": skip.missing, "count": count}))
+                .collect();
+            let tally = json!({
+                "checked": tally.checked,
+                "skipped": tally.skipped,
+                "findings": tally.findings,
+                "reasons": reasons,
+            });
+            (check.as_str().to_owned(), tally)
+        })
+        .collect();
+    let findings: Vec<Value> = report.findings.iter().map(finding_json).collect();
+    let guarantees: Vec<Value> = report
+        .guarantees
+        .iter()
+        .map(|guarantee| {
+            json!({
+                "capture": guarantee.capture,
+                "check": guarantee.check.as_str(),
+                "level": guarantee.level.to_string(),
+                "why": guarantee.why,
+            })
+        })
+        .collect();
+    json!({
+        "captures": report.captures,
+        "records": report.records,
+        "rows": report.rows,
+        "checks": checks,
+        "findings": findings,
+        "findings_left_out": report.finding_count().saturating_sub(report.findings.len() as u64),
+        "guarantees": guarantees,
+        "damage": report.damage,
+    })
+}
+
+fn finding_json(finding: &Finding) -> Value {
+    json!({
+        "capture": finding.capture,
+        "request": finding.request,
+        "client_id": finding.client_id,
+        "choice": finding.choice,
+        "step": finding.step,
+        "row": finding.row,
+        "check": finding.check.as_str(),
+        "fact": finding.fact,
+        "expected": finding.expected,
+        "found": finding.found,
+    })
+}
+
+/// A summary that says what was checked, what was not and why, and the first findings.
+pub fn text(report: &Report) -> String {
+    let mut text = String::new();
+    let captures = report.captures.join(", ");
+    let _ = writeln!(text, "{captures}: {} records, {} logits rows\n", report.records, report.rows);
+    let _ = writeln!(text, "{:<12} {:>9} {:>9} {:>9}  question", "check", "checked", "skipped", "findings");
+    for (check, tally) in &report.checks {
+        let (checked, skipped, findings) = (tally.checked, tally.skipped, tally.findings);
+        let _ = writeln!(text, "{check:<12} {checked:>9} {skipped:>9} {findings:>9}  {}", check.question());
+    }
+    guarantees(&mut text, report);
+    skipped(&mut text, report);
+    for damage in &report.damage {
+        let _ = writeln!(text, "\nthe capture itself: {damage}");
+    }
+    findings(&mut text, report);
+    let _ = writeln!(text, "\n{}", conclusion(report));
+    text
+}
+
+/// What is not exact here.
+fn guarantees(text: &mut String, report: &Report) {
+    let weaker: Vec<_> = report.guarantees.iter().filter(|guarantee| guarantee.level != Level::Exact).collect();
+    if weaker.is_empty() {
+        let _ = writeln!(text, "\nevery check is exact here: bit for bit");
+        return;
+    }
+    let _ = writeln!(text, "\nnot exact here:");
+    for guarantee in weaker {
+        let _ = writeln!(text, "  {}: {} ({})", guarantee.check, guarantee.level, guarantee.why);
+    }
+}
+
+fn skipped(text: &mut String, report: &Report) {
+    for (check, tally) in &report.checks {
+        for (skip, count) in &tally.reasons {
+            let missing = if skip.missing { "missing" } else { "not checked" };
+            let _ = writeln!(text, "  {check}: {count} x {missing}: {}", skip.reason);
+        }
+    }
+}
+
+fn findings(text: &mut String, report: &Report) {
+    if report.findings.is_empty() {
+        return;
+    }
+    let shown = report.findings.len().min(SHOWN);
+    let _ = writeln!(text, "\nfindings ({shown} of {}):", report.finding_count());
+    for finding in report.findings.iter().take(SHOWN) {
+        let _ = writeln!(text, "  {}: {}", place(report, finding), finding.check);
+        let _ = writeln!(text, "    {}: expected {}, found {}", finding.fact, finding.expected, finding.found);
+    }
+}
+
+fn place(report: &Report, finding: &Finding) -> String {
+    let mut parts = Vec::new();
+    if report.captures.len() > 1 {
+        parts.push(finding.capture.clone());
+    }
+    match (finding.request, &finding.client_id) {
+        (Some(request), Some(client_id)) => parts.push(format!("request {request} (`{client_id}`)")),
+        (Some(request), None) => parts.push(format!("request {request}")),
+        (None, _) => parts.push("the whole capture".to_owned()),
+    }
+    let numbers = [("choice", finding.choice.map(u64::from)), ("step", finding.step), ("row", finding.row.map(u64::from))];
+    parts.extend(numbers.into_iter().filter_map(|(name, number)| Some(format!("{name} {}", number?))));
+    parts.join(", ")
+}
+
+fn conclusion(report: &Report) -> String {
+    match (report.finding_count(), report.is_missing_data()) {
+        (0, false) => "clean: every recorded decision that was checked follows from its recorded inputs".to_owned(),
+        (0, true) => "nothing wrong was found, but data is missing: see above".to_owned(),
+        (1, _) => "1 finding: a recorded fact does not follow from its recorded inputs".to_owned(),
+        (count, _) => format!("{count} findings: recorded facts do not follow from their recorded inputs"),
+    }
+}

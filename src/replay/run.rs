@@ -1,0 +1,231 @@
+//! The replay of one capture: every request by itself, its checks in order.
+
+use std::collections::HashMap;
+
+use rayon::prelude::*;
+
+use super::batches::Batches;
+use super::checks::{commit, forward, logits, params, prompt, sampler, termination, validity, whole};
+use super::context::{Context, Row, Sequence, request_place};
+use super::forward::{Memory, PlainModel, UnknownToken};
+use super::preflight::{Preflight, PreflightError};
+use super::recording::{RecordedRequest, Recording, RequestFault};
+use super::recover::recover;
+use super::report::{Place, Report};
+use super::rules::{Rules, RulesError};
+use super::verdict::{CheckName, Skip, Verdict};
+use crate::capture::records::{EventRecord, StopReason};
+
+/// What a replay is to do.
+pub struct Job<'a> {
+    /// Name of the capture, for reports.
+    pub name: &'a str,
+    /// The capture.
+    pub recording: &'a dyn Recording,
+    /// The model, if there is one here.
+    pub plain: Option<&'a PlainModel<'a>>,
+    /// Why there is none, if there is none.
+    pub no_model: &'a str,
+    /// The checks to run.
+    pub checks: &'a [CheckName],
+    /// Called after each request.
+    pub progress: &'a (dyn Fn() + Sync),
+}
+
+/// Why a capture could not be replayed.
+#[derive(Debug, thiserror::Error)]
+pub enum ReplayError {
+    /// It does not fit to what was given.
+    #[error(transparent)]
+    Preflight(#[from] PreflightError),
+    /// It cannot be read.
+    #[error("{capture}: {reason}")]
+    Read {
+        /// Name of the capture.
+        capture: String,
+        /// Where and why.
+        reason: String,
+    },
+}
+
+/// Runs the checks over every request, in parallel on the current rayon pool.
+///
+/// Holds the step records of as many requests as there are threads, one row of each, and some 90 bytes per step record
+/// of the capture.
+///
+/// # Errors
+/// If the capture cannot be read at all, or was recorded with another model than the one given.
+pub fn replay(job: &Job<'_>) -> Result<Report, ReplayError> {
+    let model = job.plain.map(PlainModel::model);
+    let preflight = Preflight::new(job.name, job.recording.header(), model, job.no_model)?;
+    let read_error = |reason| ReplayError::Read { capture: job.name.to_owned(), reason };
+    let batches = Batches::of(job.recording).map_err(read_error)?;
+    let context = Context {
+        name: job.name,
+        recording: job.recording,
+        plain: job.plain,
+        preflight: &preflight,
+        batches,
+        failures: failures(job.recording.events()),
+        checks: job.checks,
+    };
+    let requests = job.recording.requests();
+    let mut report = context.report();
+    report.records = job.recording.record_count();
+    report.damage = job.recording.damage();
+    report.guarantees =
+        preflight.guarantees.iter().filter(|guarantee| job.checks.contains(&guarantee.check)).cloned().collect();
+    let replay_one = |&request: &u64| {
+        let report = replay_request(&context, request);
+        (job.progress)();
+        report
+    };
+    let merge = |mut before: Report, after: Report| {
+        before.merge(after);
+        before
+    };
+    report.enter(CheckName::Commit, Place::default(), whole::check(&context));
+    let all = requests.par_iter().map(replay_one).reduce(|| context.report(), merge);
+    report.merge(all);
+    Ok(report)
+}
+
+/// Events that say that a sequence failed, by request, choice and step.
+fn failures(events: &[EventRecord]) -> HashMap<(u64, u32, u64), Vec<String>> {
+    let mut failures: HashMap<(u64, u32, u64), Vec<String>> = HashMap::new();
+    for event in events.iter().filter(|event| ["invalid_row", "nothing_to_sample"].contains(&event.kind.as_str())) {
+        if let (Some(request), Some(choice), Some(step)) = (event.request, event.choice, event.step) {
+            failures.entry((request, choice, step)).or_default().push(event.message.clone());
+        }
+    }
+    failures
+}
+
+fn replay_request(context: &Context<'_>, request: u64) -> Report {
+    let mut report = context.report();
+    match context.recording.request(request) {
+        Ok(recorded) => check_request(context, &recorded, &mut report),
+        Err(fault) => enter_fault(context, request, fault, &mut report),
+    }
+    report
+}
+
+/// A request of which there is nothing to check: refused, damaged, or spoken of without ever having been admitted.
+fn enter_fault(context: &Context<'_>, request: u64, fault: RequestFault, report: &mut Report) {
+    let place = Place { request: Some(request), ..Place::default() };
+    match fault {
+        RequestFault::Refused => {}
+        RequestFault::NotAdmitted if !context.has_gaps() => {
+            let mut verdict = Verdict::new();
+            verdict.mismatch("admission", "one: other records speak of the request".to_owned(), "none".to_owned());
+            report.enter(CheckName::Commit, place, verdict);
+        }
+        RequestFault::NotAdmitted | RequestFault::Unreadable(_) => {
+            for &check in context.checks {
+                report.enter(check, place, Verdict::skipped(Skip::missing(fault.to_string())));
+            }
+        }
+    }
+}
+
+fn check_request(context: &Context<'_>, request: &RecordedRequest, report: &mut Report) {
+    let admission = &request.admission;
+    let place = request_place(admission);
+    let rules = match &admission.params {
+        Some(fields) => Rules::read(fields),
+        None => Err(RulesError::Absent { name: "temperature" }),
+    };
+    if report.wants(CheckName::Prompt) {
+        report.enter(CheckName::Prompt, place, unless_blocked(context, CheckName::Prompt, || prompt::check(context, admission)));
+    }
+    if report.wants(CheckName::Params) {
+        report.enter(CheckName::Params, place, unless_blocked(context, CheckName::Params, || params::check(context, admission)));
+    }
+    if report.wants(CheckName::Commit) {
+        report.enter(CheckName::Commit, place, commit::check_request(context, request));
+    }
+    let is_failure = |stop: &Option<StopReason>| matches!(stop, Some(StopReason::Failed(_)));
+    let request_failed = request.sequences.iter().flat_map(|sequence| &sequence.steps).any(|step| is_failure(&step.stop));
+    let mut prompt_memory = PromptMemory::default();
+    for recorded in &request.sequences {
+        let sequence = Sequence { context, admission, recorded, rules: &rules, request_failed };
+        if report.wants(CheckName::Commit) {
+            commit::check(&sequence, report);
+        }
+        if report.wants(CheckName::Termination) {
+            termination::check(&sequence, report);
+        }
+        check_rows(&sequence, &mut prompt_memory, report);
+    }
+}
+
+/// The prompt's memory, once it was computed: every choice of a request begins with it.
+type PromptMemory = Option<Result<Memory, UnknownToken>>;
+
+/// The checks that look at logits rows, row after row, so that a row is recovered once for all of them.
+fn check_rows(
+    sequence: &Sequence<'_>,
+    prompt_memory: &mut PromptMemory,
+    report: &mut Report,
+) {
+    use CheckName::{Forward, Logits, Sampler, Validity};
+    let context = sequence.context;
+    if ![Validity, Logits, Forward, Sampler].into_iter().any(|check| report.wants(check)) {
+        return;
+    }
+    let mut execution = report.wants(Forward).then(|| start(sequence, prompt_memory));
+    let mut output = Vec::new();
+    for step in &sequence.recorded.steps {
+        for (record, index) in step.rows.iter().zip(0u32..) {
+            report.rows += 1;
+            let before = output.len();
+            output.extend(step.emitted.iter().take(index as usize));
+            let row = Row { sequence, step, index, record, output: &output };
+            let recovered = recover(&row);
+            let place = row.place();
+            report.enter(Validity, place, validity::check(&row, &recovered));
+            report.enter(Logits, place, unless_blocked(context, Logits, || logits::check(&row, &recovered)));
+            report.enter(Sampler, place, sampler::check(&row, &recovered));
+            if let Some(execution) = &mut execution {
+                let verdict = match execution {
+                    Ok(execution) => execution.check(&row, &recovered),
+                    Err(verdict) => verdict.clone(),
+                };
+                report.enter(Forward, place, verdict);
+            }
+            output.truncate(before);
+        }
+        output.extend(&step.emitted);
+        if let Some(Ok(execution)) = &mut execution {
+            execution.commit(&output);
+        }
+    }
+}
+
+/// The plain execution of the sequence from its prompt, or the verdict on all of its rows.
+fn start<'a>(
+    sequence: &'a Sequence<'a>,
+    prompt_memory: &mut PromptMemory,
+) -> Result<forward::Execution<'a>, Verdict> {
+    let context = sequence.context;
+    if let Some(skip) = context.blocked(CheckName::Forward) {
+        return Err(Verdict::skipped(skip));
+    }
+    let Some(plain) = context.plain else { return Err(Verdict::skipped(context.preflight.no_model())) };
+    let prompt = &sequence.admission.prompt_tokens;
+    match prompt_memory.get_or_insert_with(|| forward::run_prompt(plain, prompt)) {
+        Ok(memory) => Ok(forward::Execution::new(plain, sequence, memory.clone())),
+        Err(error) => {
+            let mut verdict = Verdict::new();
+            verdict.mismatch("prompt_tokens", "tokens of the model".to_owned(), error.to_string());
+            Err(verdict)
+        }
+    }
+}
+
+fn unless_blocked(context: &Context<'_>, check: CheckName, run: impl FnOnce() -> Verdict) -> Verdict {
+    match context.blocked(check) {
+        Some(skip) => Verdict::skipped(skip),
+        None => run(),
+    }
+}
