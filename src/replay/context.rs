@@ -73,7 +73,8 @@ impl<'a> Context<'a> {
     /// Model's end tokens, as recorded; as loaded if the recorder did not say.
     pub(super) fn end_tokens(&self) -> Option<Vec<u32>> {
         let recorded = self.recorded_model().and_then(|model| model.end_tokens.clone());
-        recorded.or_else(|| self.model().map(|model| model.tokenizer.end_tokens().iter().map(|token| token.0).collect()))
+        recorded
+            .or_else(|| self.model().map(|model| model.tokenizer.end_tokens().iter().map(|token| token.0).collect()))
     }
 }
 
@@ -95,7 +96,9 @@ impl<'a> Sequence<'a> {
 
     /// The recorded parameters, or why they cannot be used.
     pub(super) fn rules(&self) -> Result<&'a Rules, Skip> {
-        self.rules.as_ref().map_err(|error| Skip::not_recorded(format!("the request's parameters are not known: {error}")))
+        self.rules
+            .as_ref()
+            .map_err(|error| Skip::not_recorded(format!("the request's parameters are not known: {error}")))
     }
 }
 

@@ -124,13 +124,7 @@ impl Preflight {
         self.no_model.clone()
     }
 
-    fn judge(
-        &mut self,
-        check: CheckName,
-        header: &Header,
-        model: Option<&Model>,
-        facts: &Facts,
-    ) -> (Level, String) {
+    fn judge(&mut self, check: CheckName, header: &Header, model: Option<&Model>, facts: &Facts) -> (Level, String) {
         let block = |preflight: &mut Self, skip: Skip| {
             let why = skip.reason.clone().into_owned();
             preflight.blocked.insert(check, skip);
@@ -146,10 +140,14 @@ impl Preflight {
             },
             CheckName::Params if !facts.own_rules => block(self, foreign()),
             CheckName::Params => (Level::Exact, "resolution is a table of the protocol".to_owned()),
-            CheckName::Validity => (Level::Exact, "from the recorded statistics and every row that can be had".to_owned()),
+            CheckName::Validity => {
+                (Level::Exact, "from the recorded statistics and every row that can be had".to_owned())
+            }
             CheckName::Logits => match (tier, model, &facts.arithmetic) {
                 (LogitsTier::Off, ..) => block(self, Skip::not_recorded("the capture's tier `off` keeps no rows")),
-                (LogitsTier::TopK, ..) => (Level::RankOnly, "the capture's tier `topk` keeps the best of each row".to_owned()),
+                (LogitsTier::TopK, ..) => {
+                    (Level::RankOnly, "the capture's tier `topk` keeps the best of each row".to_owned())
+                }
                 (LogitsTier::Hidden, None, _) => block(self, self.no_model()),
                 (_, _, Err(why)) => block(self, Skip::missing(why.clone())),
                 (_, _, Ok(why)) => (Level::Exact, why.clone()),
@@ -165,7 +163,9 @@ impl Preflight {
                     (Level::RankOnly, why)
                 }
                 (_, false, _) => (Level::WithinTolerance, format!("{}: the token was possible", foreign().reason)),
-                (LogitsTier::Hidden, true, _) if model.is_none() => (Level::RankOnly, self.no_model().reason.into_owned()),
+                (LogitsTier::Hidden, true, _) if model.is_none() => {
+                    (Level::RankOnly, self.no_model().reason.into_owned())
+                }
                 (_, true, Err(why)) => (Level::RankOnly, why.clone()),
                 (_, true, Ok(why)) => (Level::Exact, why.clone()),
             },
@@ -256,7 +256,8 @@ fn compare(recorded: &[LabelledHash], here: &[Hash]) -> Comparison {
         .iter()
         .filter_map(|hash| Some((hash, here.iter().find(|other| other.algorithm == hash.algorithm)?)))
         .collect();
-    if let Some((recorded, here)) = pairs.iter().find(|(recorded, here)| !recorded.hex.eq_ignore_ascii_case(&here.hex)) {
+    if let Some((recorded, here)) = pairs.iter().find(|(recorded, here)| !recorded.hex.eq_ignore_ascii_case(&here.hex))
+    {
         return Comparison::Different {
             algorithm: recorded.algorithm.clone(),
             recorded: recorded.hex.clone(),

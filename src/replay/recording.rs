@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use crate::capture::records::{Admission, Completion, EventRecord, Header, LogitsPayload, LossRecord, Refusal, StepRecord};
+use crate::capture::records::{
+    Admission, Completion, EventRecord, Header, LogitsPayload, LossRecord, Refusal, StepRecord,
+};
 
 /// A source of recorded requests: a capture file, or records in memory.
 pub trait Recording: Sync {

@@ -4,8 +4,8 @@ use super::context::{Context, Row};
 use super::forward::PlainModel;
 use super::verdict::Skip;
 use crate::arith::{ActivationRow, BLOCK, QuantizedRow, RowStatistics, scalar};
-use crate::capture::row;
 use crate::capture::records::{LogitsPayload, LogitsTier};
+use crate::capture::row;
 
 /// What could be had of a row.
 pub(super) enum Recovered {
@@ -47,7 +47,9 @@ pub(super) fn recover(row: &Row<'_>) -> Recovered {
         Err(error) => return Recovered::Absent(Skip::missing(format!("the row's payload cannot be read: {error}"))),
     };
     match (tier, payload) {
-        (LogitsTier::Off, None) if !is_invalid(row) => Recovered::Absent(Skip::not_recorded("the capture's tier `off` keeps no rows")),
+        (LogitsTier::Off, None) if !is_invalid(row) => {
+            Recovered::Absent(Skip::not_recorded("the capture's tier `off` keeps no rows"))
+        }
         (_, None) => absent(row),
         (LogitsTier::Hidden, Some(LogitsPayload::HiddenQuantized { values, scales })) => {
             from_head_input(context, ActivationRow::Quantized(QuantizedRow { values, scales }))
@@ -86,9 +88,7 @@ fn absent(row: &Row<'_>) -> Recovered {
 /// Whether the row must not become a token, by its recorded statistics.
 fn is_invalid(row: &Row<'_>) -> bool {
     row.record.statistics.is_some_and(|statistics| {
-        statistics.nan_count > 0
-            || statistics.positive_infinity_count > 0
-            || statistics.maximum == f32::NEG_INFINITY
+        statistics.nan_count > 0 || statistics.positive_infinity_count > 0 || statistics.maximum == f32::NEG_INFINITY
     })
 }
 
@@ -121,7 +121,9 @@ fn fits(plain: &PlainModel<'_>, input: &ActivationRow) -> Result<(), (String, St
         ActivationRow::Float(values) if !head.format().is_quantized() => (values.len() == columns)
             .then_some(())
             .ok_or_else(|| (format!("{columns} values, as the head reads"), format!("{} values", values.len()))),
-        ActivationRow::Quantized(_) => Err(("float values, as the head reads".to_owned(), "quantized values".to_owned())),
+        ActivationRow::Quantized(_) => {
+            Err(("float values, as the head reads".to_owned(), "quantized values".to_owned()))
+        }
         ActivationRow::Float(_) => Err(("quantized values, as the head reads".to_owned(), "float values".to_owned())),
     }
 }

@@ -134,7 +134,8 @@ fn place(report: &Report, finding: &Finding) -> String {
         (Some(request), None) => parts.push(format!("request {request}")),
         (None, _) => parts.push("the whole capture".to_owned()),
     }
-    let numbers = [("choice", finding.choice.map(u64::from)), ("step", finding.step), ("row", finding.row.map(u64::from))];
+    let numbers =
+        [("choice", finding.choice.map(u64::from)), ("step", finding.step), ("row", finding.row.map(u64::from))];
     parts.extend(numbers.into_iter().filter_map(|(name, number)| Some(format!("{name} {}", number?))));
     parts.join(", ")
 }

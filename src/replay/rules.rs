@@ -79,7 +79,8 @@ impl Rules {
             logit_bias: fields.required("logit_bias", "an object of token id to number", biases)?,
             min_tokens: fields.required("min_tokens", "a count", count)?,
             max_tokens: fields.optional("max_tokens", "a count or null", count)?,
-            stop: fields.required("stop", "an array of strings", |value| list(value, |v| v.as_str().map(str::to_owned)))?,
+            stop: fields
+                .required("stop", "an array of strings", |value| list(value, |v| v.as_str().map(str::to_owned)))?,
             stop_token_ids: fields.required("stop_token_ids", "an array of token ids", |value| list(value, count))?,
             ignore_eos: fields.required("ignore_eos", "true or false", Value::as_bool)?,
             logprobs: fields.optional("logprobs", "a count or null", count)?,

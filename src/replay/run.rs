@@ -136,16 +136,25 @@ fn check_request(context: &Context<'_>, request: &RecordedRequest, report: &mut 
         None => Err(RulesError::Absent { name: "temperature" }),
     };
     if report.wants(CheckName::Prompt) {
-        report.enter(CheckName::Prompt, place, unless_blocked(context, CheckName::Prompt, || prompt::check(context, admission)));
+        report.enter(
+            CheckName::Prompt,
+            place,
+            unless_blocked(context, CheckName::Prompt, || prompt::check(context, admission)),
+        );
     }
     if report.wants(CheckName::Params) {
-        report.enter(CheckName::Params, place, unless_blocked(context, CheckName::Params, || params::check(context, admission)));
+        report.enter(
+            CheckName::Params,
+            place,
+            unless_blocked(context, CheckName::Params, || params::check(context, admission)),
+        );
     }
     if report.wants(CheckName::Commit) {
         report.enter(CheckName::Commit, place, commit::check_request(context, request));
     }
     let is_failure = |stop: &Option<StopReason>| matches!(stop, Some(StopReason::Failed(_)));
-    let request_failed = request.sequences.iter().flat_map(|sequence| &sequence.steps).any(|step| is_failure(&step.stop));
+    let request_failed =
+        request.sequences.iter().flat_map(|sequence| &sequence.steps).any(|step| is_failure(&step.stop));
     let mut prompt_memory = PromptMemory::default();
     for recorded in &request.sequences {
         let sequence = Sequence { context, admission, recorded, rules: &rules, request_failed };
@@ -163,11 +172,7 @@ fn check_request(context: &Context<'_>, request: &RecordedRequest, report: &mut 
 type PromptMemory = Option<Result<Memory, UnknownToken>>;
 
 /// The checks that look at logits rows, row after row, so that a row is recovered once for all of them.
-fn check_rows(
-    sequence: &Sequence<'_>,
-    prompt_memory: &mut PromptMemory,
-    report: &mut Report,
-) {
+fn check_rows(sequence: &Sequence<'_>, prompt_memory: &mut PromptMemory, report: &mut Report) {
     use CheckName::{Forward, Logits, Sampler, Validity};
     let context = sequence.context;
     if ![Validity, Logits, Forward, Sampler].into_iter().any(|check| report.wants(check)) {
@@ -203,10 +208,7 @@ fn check_rows(
 }
 
 /// The plain execution of the sequence from its prompt, or the verdict on all of its rows.
-fn start<'a>(
-    sequence: &'a Sequence<'a>,
-    prompt_memory: &mut PromptMemory,
-) -> Result<forward::Execution<'a>, Verdict> {
+fn start<'a>(sequence: &'a Sequence<'a>, prompt_memory: &mut PromptMemory) -> Result<forward::Execution<'a>, Verdict> {
     let context = sequence.context;
     if let Some(skip) = context.blocked(CheckName::Forward) {
         return Err(Verdict::skipped(skip));

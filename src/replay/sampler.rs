@@ -320,7 +320,8 @@ mod tests {
         let rules = Rules { temperature: 1.0, ..plain() };
         let row = [0.0; 64];
         let of_choice = |choice| -> Vec<u32> {
-            (0..32).map(|position| Situation { position, choice, ..situation(&rules, &[], &[]) })
+            (0..32)
+                .map(|position| Situation { position, choice, ..situation(&rules, &[], &[]) })
                 .map(|situation| token(&row, &situation).unwrap())
                 .collect()
         };

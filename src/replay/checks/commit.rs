@@ -227,7 +227,12 @@ fn batch(verdict: &mut Verdict, sequence: &Sequence<'_>, step: &StepRecord) {
             verdict.holds(slot != others, "slot of state", expected, slot);
         }
         if let (Some(time), Some(others)) = (step.time_ns, other.time_ns) {
-            verdict.holds(time == others, "time_ns", format!("{others}, as {}.{} has", other.request, other.choice), time);
+            verdict.holds(
+                time == others,
+                "time_ns",
+                format!("{others}, as {}.{} has", other.request, other.choice),
+                time,
+            );
         }
         if let (Some(timings), Some(others)) = (step.timings, other.timings) {
             verdict.equal("timings", others, timings);
@@ -304,7 +309,12 @@ fn judge_end(sequence: &Sequence<'_>) -> Verdict {
             }
         }
         if let Some(time) = last.time_ns {
-            verdict.holds(completion.time_ns >= time, "time_ns of the completion", format!("{time} or later"), completion.time_ns);
+            verdict.holds(
+                completion.time_ns >= time,
+                "time_ns of the completion",
+                format!("{time} or later"),
+                completion.time_ns,
+            );
         }
     }
     let emitted = sequence.recorded.emitted();

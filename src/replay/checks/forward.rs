@@ -122,7 +122,8 @@ fn difference(expected: &ActivationRow, found: &ActivationRow) -> (String, Strin
     }
     let differs = match (expected, found) {
         (ActivationRow::Quantized(a), ActivationRow::Quantized(b)) => {
-            first("value", &a.values, &b.values, |a, b| a == b).or_else(|| first("scale", &a.scales, &b.scales, same_float))
+            first("value", &a.values, &b.values, |a, b| a == b)
+                .or_else(|| first("scale", &a.scales, &b.scales, same_float))
         }
         (ActivationRow::Float(a), ActivationRow::Float(b)) => first("value", a, b, same_float),
         _ => None,

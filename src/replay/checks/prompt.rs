@@ -85,9 +85,12 @@ fn read(body: &str) -> Result<Input, String> {
     let body: Map<String, Value> = serde_json::from_str(body).map_err(|error| format!("a JSON object ({error})"))?;
     let given = |name: &str| body.get(name).filter(|value| !value.is_null());
     match (given("messages"), given("prompt")) {
-        (Some(Value::Array(messages)), None) => {
-            messages.iter().map(message).collect::<Option<_>>().map(Input::Messages).ok_or("messages with text".to_owned())
-        }
+        (Some(Value::Array(messages)), None) => messages
+            .iter()
+            .map(message)
+            .collect::<Option<_>>()
+            .map(Input::Messages)
+            .ok_or("messages with text".to_owned()),
         (None, Some(Value::String(text))) => Ok(Input::Text(text.clone())),
         (None, Some(Value::Array(tokens))) => {
             let token = |value: &Value| value.as_u64().and_then(|token| u32::try_from(token).ok());
@@ -105,9 +108,7 @@ fn message(message: &Value) -> Option<Value> {
     };
     let content = match &message["content"] {
         Value::String(text) => text.clone(),
-        Value::Array(parts) => {
-            parts.iter().map(|part| part["text"].as_str()).collect::<Option<Vec<_>>>()?.join("\n")
-        }
+        Value::Array(parts) => parts.iter().map(|part| part["text"].as_str()).collect::<Option<Vec<_>>>()?.join("\n"),
         _ => return None,
     };
     Some(match message["name"].as_str() {

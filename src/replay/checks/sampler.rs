@@ -92,7 +92,9 @@ fn greedy(verdict: &mut Verdict, row: &Row<'_>, situation: &Situation<'_>, argma
     if is_argmax(situation) {
         verdict.equal("token", argmax, emitted);
     } else {
-        verdict.skip(Skip::not_recorded("the row is not recorded: only greedy tokens without bias and penalties are checked"));
+        verdict.skip(Skip::not_recorded(
+            "the row is not recorded: only greedy tokens without bias and penalties are checked",
+        ));
     }
 }
 
