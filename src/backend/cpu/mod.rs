@@ -12,6 +12,8 @@ mod kv_cache;
 mod plan;
 mod pool;
 mod state;
+#[cfg(test)]
+mod tests;
 mod weights;
 
 use std::time::Instant;
@@ -91,13 +93,17 @@ impl CpuBackend {
             state: self.state.as_ref(),
         };
         let plan = plan(batch, &limits)?;
+        if plan.rows.is_empty() {
+            *output = StepOutput::default();
+            return Ok(());
+        }
         let positions = plan.rows.iter().map(|row| row.position as u32);
         let rotations: Vec<Rotation> = positions.map(|position| self.rope.rotation(position)).collect();
         self.buffers.resize(&self.config, plan.rows.len(), plan.entries.len());
         let forward = Forward {
             config: &self.config,
             weights: &self.weights,
-            embedding: weights::view(&self.weights.embedding)?,
+            embedding: self.weights.embedding.view(),
             rotations: &rotations,
             plan: &plan,
             compute: &mut self.compute,

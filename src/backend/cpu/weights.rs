@@ -1,6 +1,6 @@
 //! The model's weights in the layout that the kernels read, made once at load.
 
-use crate::arith::{Kernels, MatrixView, PackedMatrix, WeightMemory};
+use crate::arith::{Kernels, PackedMatrix, WeightMemory};
 use crate::backend::BackendError;
 use crate::model::{OperatorWeights, Tensor, Weights};
 
@@ -51,7 +51,7 @@ impl PackedWeights {
     pub(super) fn new(kernels: &Kernels, weights: &Weights) -> Result<Self, BackendError> {
         let mut memory = WeightMemory::new();
         let mut pack = |tensor: &Tensor| {
-            kernels.pack(&view(tensor)?, &mut memory).map_err(|error| {
+            kernels.pack(&tensor.view(), &mut memory).map_err(|error| {
                 BackendError::Configuration(format!("no memory for tensor {}: {error}; free some", tensor.name()))
             })
         };
@@ -107,10 +107,4 @@ impl PackedWeights {
     pub(super) fn convolution_layers(&self) -> usize {
         self.layers.len() - self.attention_layers()
     }
-}
-
-/// A tensor as the kernels see it.
-pub(super) fn view(tensor: &Tensor) -> Result<MatrixView<'_>, BackendError> {
-    MatrixView::new(tensor.format(), tensor.rows(), tensor.columns(), tensor.bytes())
-        .map_err(|error| BackendError::Model(format!("tensor {}: {error}", tensor.name())))
 }
