@@ -8,9 +8,7 @@ use std::time::Instant;
 
 use anyhow::{Context, bail};
 use stepscope::arith::{ATTENTION_CHUNK, KvType};
-use stepscope::backend::{
-    Backend, BackendKind, BackendOptions, BatchEntry, StateAccess, StepBatch, StepOutput, open,
-};
+use stepscope::backend::{Backend, BackendKind, BackendOptions, BatchEntry, StateAccess, StepBatch, StepOutput, open};
 use stepscope::model::Model;
 use stepscope::types::{PageId, Position, StateSlot, TokenId};
 

@@ -18,7 +18,8 @@ fn non_finite_values_reach_every_logit() {
                     for in_feed_forward in [false, true] {
                         let mut backend = CpuBackend::new(&model, &options()).unwrap();
                         let packed = &mut backend.weights.layers[layer];
-                        let norm = if in_feed_forward { &mut packed.feed_forward_norm } else { &mut packed.operator_norm };
+                        let norm =
+                            if in_feed_forward { &mut packed.feed_forward_norm } else { &mut packed.operator_norm };
                         norm[3] = poison;
                         let tokens = tokens(&model, 70, 3);
                         let output = Sequence::new(&backend, 0, 0).prefill(&mut backend, &tokens, 3);

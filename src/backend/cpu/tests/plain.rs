@@ -1,7 +1,7 @@
 //! The definition of a model in one page: one token at a time, everything remembered, no cache, no batch.
 
-use crate::arith::{ActivationRow, KvType, scalar};
 use crate::arith::scalar::{RopeTable, Rotation, f16_to_f32, f32_to_f16};
+use crate::arith::{ActivationRow, KvType, scalar};
 use crate::model::{AttentionWeights, ConvolutionWeights, Model, OperatorWeights, Tensor};
 use crate::types::TokenId;
 

@@ -18,7 +18,8 @@ fn rows_are_the_definitions_on_any_threads_kernels_and_chunks() {
                     let options = BackendOptions { threads, isa: Some(isa), kv_type, ..options() };
                     let mut backend = CpuBackend::new(&model, &options).unwrap();
                     for chunk in [1, 7, 45, 70] {
-                        let what = format!("{architecture:?} {format} {kv_type:?} {isa} {threads} threads, chunks of {chunk}");
+                        let what =
+                            format!("{architecture:?} {format} {kv_type:?} {isa} {threads} threads, chunks of {chunk}");
                         let output = Sequence::new(&backend, 2, 1).prefill(&mut backend, &tokens, chunk);
                         assert_rows(&output, &expected.rows, &what);
                         assert_eq!(output.inputs, expected.inputs, "{what}");
