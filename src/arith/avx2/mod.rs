@@ -1,5 +1,7 @@
 //! Kernels for AVX2, FMA and F16C.
 
+mod attention;
 mod quantized;
 
+pub(in crate::arith) use attention::{scores, weigh};
 pub(in crate::arith) use quantized::multiply_tile;

@@ -12,6 +12,7 @@ mod prepared;
 
 pub use attention::{KvPage, KvPageMut};
 pub use output::{OutputColumns, OutputRows};
+pub(in crate::arith) use attention::KvNumber;
 pub(in crate::arith) use prepared::PreparedBlock;
 
 use std::io;

@@ -1,4 +1,5 @@
 //! Every kernel of every path that this machine supports, against the scalar form, bit for bit.
 
+mod attention;
 mod matmul;
 mod support;

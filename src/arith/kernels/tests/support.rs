@@ -32,11 +32,11 @@ impl Random {
 
     /// Ordinary numbers of many sizes, with a zero, a negative zero or a subnormal now and then.
     pub fn finite(&mut self) -> f32 {
-        match self.next() % 32 {
-            0 => 0.0,
-            1 => -0.0,
-            2 => f32::from_bits((self.next() % 0x0080_0000) as u32),
-            3 => self.unit() * 1e10,
+        match self.next() % 2048 {
+            0..64 => 0.0,
+            64..128 => -0.0,
+            128..192 => f32::from_bits((self.next() % 0x0080_0000) as u32),
+            192 => self.unit() * 1e10,
             _ => self.unit(),
         }
     }
