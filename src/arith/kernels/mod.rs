@@ -10,9 +10,9 @@ mod noise;
 mod output;
 mod prepared;
 
+pub(in crate::arith) use attention::KvNumber;
 pub use attention::{KvPage, KvPageMut};
 pub use output::{OutputColumns, OutputRows};
-pub(in crate::arith) use attention::KvNumber;
 pub(in crate::arith) use prepared::PreparedBlock;
 
 use std::io;

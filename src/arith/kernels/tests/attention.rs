@@ -15,8 +15,13 @@ impl Cache {
         let elements = KvPage::elements(keys[0].len());
         let mut cache = match kind {
             // Slots that are never stored hold what an earlier sequence left there.
-            KvType::F32 => Cache::F32 { keys: vec![vec![f32::NAN; elements]; pages], values: vec![vec![f32::NAN; elements]; pages] },
-            KvType::F16 => Cache::F16 { keys: vec![vec![0x7e01; elements]; pages], values: vec![vec![0x7e01; elements]; pages] },
+            KvType::F32 => Cache::F32 {
+                keys: vec![vec![f32::NAN; elements]; pages],
+                values: vec![vec![f32::NAN; elements]; pages],
+            },
+            KvType::F16 => {
+                Cache::F16 { keys: vec![vec![0x7e01; elements]; pages], values: vec![vec![0x7e01; elements]; pages] }
+            }
         };
         for (position, (key, value)) in keys.iter().zip(values).enumerate() {
             let page = position / ATTENTION_CHUNK;
