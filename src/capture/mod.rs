@@ -19,6 +19,6 @@ mod writer;
 pub use codec::{DecodeError, EncodeError, Encoding};
 pub use error::{CaptureError, Place};
 pub use issue::{Issue, IssueKind, Issues};
-pub use reader::{CaptureReader, Message, RequestRecords};
+pub use reader::{CaptureReader, ChannelTotals, Crc, Message, RequestRecords};
 pub use topic::{Record, Topic};
 pub use writer::{CaptureWriter, ChannelSummary, Overflow, RowKey, WriteSummary, WriterOptions};

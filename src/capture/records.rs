@@ -689,11 +689,11 @@ pub struct LossRecord {
     /// Monotonic time.
     #[serde(with = "wire")]
     pub time_ns: u64,
-    /// Channel of what was lost.
+    /// Channel of what was lost; `*` when it may be any.
     pub channel: String,
-    /// Messages lost.
-    #[serde(with = "wire")]
-    pub messages: u64,
+    /// Messages lost, if known.
+    #[serde(with = "wire", default)]
+    pub messages: Option<u64>,
     /// Their bytes, if known.
     #[serde(with = "wire", default)]
     pub bytes: Option<u64>,

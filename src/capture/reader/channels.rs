@@ -40,19 +40,13 @@ impl Channels {
             }
             None => {}
         }
-        match (topic, encoding) {
-            (Some(topic), None) => {
-                let message = format!(
-                    "channel `{topic}` has message encoding {:?}; bincode, msgpack and json can be read",
-                    shortened(&record.message_encoding)
-                );
-                issues.push(IssueKind::Invalid, offset..end, message);
-            }
-            (None, _) => {
-                let message = format!("channel {:?} is none of a capture's; it is not read", shortened(&record.topic));
-                issues.push(IssueKind::Invalid, offset..end, message);
-            }
-            (Some(_), Some(_)) => {}
+        // Channels of other names are somebody else's business.
+        if let (Some(topic), None) = (topic, encoding) {
+            let message = format!(
+                "channel `{topic}` has message encoding {:?}; bincode, msgpack and json can be read",
+                shortened(&record.message_encoding)
+            );
+            issues.push(IssueKind::Invalid, offset..end, message);
         }
         self.by_id.insert(record.id, channel);
     }

@@ -14,7 +14,7 @@ use crate::types::{ChoiceIndex, RequestId, SequenceId};
 
 /// A message: its segment, and where its content begins in the segment's records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Location {
+pub(in crate::capture) struct Location {
     pub(super) segment: u32,
     pub(super) offset: u32,
 }

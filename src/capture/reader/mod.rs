@@ -12,6 +12,7 @@ mod index;
 mod layout;
 mod open;
 mod payloads;
+mod scan;
 mod source;
 
 use std::path::Path;
@@ -19,6 +20,7 @@ use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
 
+pub use self::scan::{ChannelTotals, Crc, Message};
 use self::block::{Block, Slot};
 use self::cache::Cache;
 use self::channels::Channel;
@@ -27,14 +29,14 @@ use self::layout::Layout;
 use self::payloads::PayloadSegments;
 use self::source::Source;
 use super::codec::decode_prefix;
-use super::error::{CaptureError, Place};
+use super::error::CaptureError;
 use super::issue::Issues;
 use super::limits::CHUNK_CACHE_BYTES;
 use super::records::{
     Admission, Completion, EventRecord, Header, LogitsPayload, LogitsRecord, LossRecord, MaskRecord, Refusal,
     RequestRecord, SketchRecord, StepRecord,
 };
-use super::topic::{Record, Topic};
+use super::topic::Topic;
 use super::upgrade::FormatVersion;
 use crate::types::{RequestId, SequenceId, StepId};
 
@@ -59,21 +61,6 @@ pub struct RequestRecords {
     pub refusal: Option<Refusal>,
     /// How each choice ended, by choice; choices that did not end are absent.
     pub completions: Vec<Completion>,
-}
-
-/// One message of a file, decoded.
-#[derive(Debug)]
-pub struct Message {
-    /// Where it stands.
-    pub place: Place,
-    /// Its time in the file: nanoseconds since the Unix epoch, as far as the recorder knew.
-    pub log_time: u64,
-    /// Its number on its channel, from 1; 0 if the recorder did not count.
-    pub sequence: u32,
-    /// Its encoded length in bytes.
-    pub bytes: usize,
-    /// What it says.
-    pub record: Record,
 }
 
 impl CaptureReader {
@@ -186,41 +173,6 @@ impl CaptureReader {
     /// What the recorder, or recovery, says is missing.
     pub fn losses(&self) -> impl Iterator<Item = Result<LossRecord, CaptureError>> {
         self.index.losses.iter().map(|location| self.read(*location))
-    }
-
-    /// Every message of the file in file order, payloads included; damaged chunks and messages are errors in between.
-    pub fn messages(&self) -> impl Iterator<Item = Result<Message, CaptureError>> {
-        self.layout.segments.iter().flat_map(move |segment| {
-            let (block, error) = match Block::load(&self.source, segment) {
-                Ok(block) => (Some(block), None),
-                Err(error) => (None, Some(error)),
-            };
-            let broken = block.as_ref().and_then(|block| block.broken.as_ref()).map(|(at, what)| {
-                self.source.damaged(segment.bytes.start, format!("byte {at} of the records: {what}"))
-            });
-            let slots = block.as_ref().map(|block| block.slots.clone()).unwrap_or_default();
-            let messages = slots.into_iter().filter_map(move |slot| self.message(block.as_ref()?, &slot));
-            error.map(Err).into_iter().chain(messages).chain(broken.map(Err))
-        })
-    }
-
-    fn message(&self, block: &Block, slot: &Slot) -> Option<Result<Message, CaptureError>> {
-        let Ok(Some(Channel { topic, encoding })) = self.layout.channels.get(slot.header.channel) else { return None };
-        let message = block.message(slot);
-        let place = block.place(slot);
-        let record = self.version.decode_record(topic, encoding, message).map_err(|source| CaptureError::Message {
-            path: self.path().to_owned(),
-            topic,
-            place,
-            source,
-        });
-        Some(record.map(|record| Message {
-            place,
-            log_time: slot.header.log_time,
-            sequence: slot.header.sequence,
-            bytes: message.len(),
-            record,
-        }))
     }
 
     fn step_locations(&self, sequence: SequenceId) -> &[(u64, Location)] {

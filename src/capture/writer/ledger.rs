@@ -110,7 +110,7 @@ impl Ledger {
         let record = LossRecord {
             time_ns: drops.log_time.saturating_sub(self.epoch_ns),
             channel: topic.name().to_owned(),
-            messages: drops.messages,
+            messages: Some(drops.messages),
             bytes: Some(drops.bytes),
             steps: Some((drops.first_step, drops.last_step)),
             reason: "the recorder's queue was full".to_owned(),

@@ -1,0 +1,205 @@
+//! Passes over a whole file, payloads included, one segment in memory at a time.
+
+use std::collections::BTreeMap;
+
+use super::super::error::{CaptureError, Place};
+use super::super::records::RequestRecord;
+use super::super::topic::{Record, Topic};
+use super::CaptureReader;
+use super::block::{Block, Slot};
+use super::channels::Channel;
+use super::index::Location;
+use super::open::Seen;
+use crate::types::{ChoiceIndex, RequestId, SequenceId};
+
+/// One message of a file, decoded.
+#[derive(Debug)]
+pub struct Message {
+    /// Where it stands.
+    pub place: Place,
+    /// Its time in the file: nanoseconds since the Unix epoch, as far as the recorder knew.
+    pub log_time: u64,
+    /// Its number on its channel, from 1; 0 if the recorder did not count.
+    pub sequence: u32,
+    /// Its encoded length in bytes.
+    pub bytes: usize,
+    /// What it says.
+    pub record: Record,
+    pub(in crate::capture) location: Location,
+}
+
+/// What a file holds on one channel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ChannelTotals {
+    /// Messages.
+    pub messages: u64,
+    /// Their bytes before compression.
+    pub bytes: u64,
+    /// Messages that are gone, judged by the numbers of those that are here and by the file's summary.
+    pub missing: u64,
+}
+
+/// A CRC of a section of the file, as stored and as found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Crc {
+    /// `data` or `summary`.
+    pub section: &'static str,
+    /// The stored one.
+    pub expected: u32,
+    /// The one of the bytes.
+    pub found: u32,
+}
+
+impl CaptureReader {
+    /// Every message in file order; damaged chunks and undecodable messages are errors in between.
+    pub fn messages(&self) -> impl Iterator<Item = Result<Message, CaptureError>> {
+        self.blocks().flat_map(move |(segment, block)| {
+            let (block, error) = match block {
+                Ok(block) => (Some(block), None),
+                Err(error) => (None, Some(error)),
+            };
+            let broken = block.as_ref().and_then(|block| self.broken(segment, block));
+            let slots = block.as_ref().map(|block| block.slots.clone()).unwrap_or_default();
+            let messages = slots.into_iter().filter_map(move |slot| self.message(segment, block.as_ref()?, &slot));
+            error.map(Err).into_iter().chain(messages).chain(broken.map(Err))
+        })
+    }
+
+    /// What is on each channel, without decoding it. Chunks that cannot be read count as missing.
+    pub fn totals(&self) -> Result<BTreeMap<Topic, ChannelTotals>, CaptureError> {
+        let mut totals: BTreeMap<Topic, ChannelTotals> = BTreeMap::new();
+        let mut seen: BTreeMap<u16, Seen> = BTreeMap::new();
+        for (_, block) in self.blocks() {
+            let block = match block {
+                Ok(block) => block,
+                Err(CaptureError::Damaged { .. }) => continue,
+                Err(error) => return Err(error),
+            };
+            for slot in &block.slots {
+                let Ok(Some(channel)) = self.layout.channels.get(slot.header.channel) else { continue };
+                seen.entry(slot.header.channel).or_default().add(slot.header.sequence);
+                let total = totals.entry(channel.topic).or_default();
+                total.messages += 1;
+                total.bytes += block.message(slot).len() as u64;
+            }
+        }
+        let summary: BTreeMap<u16, u64> = self.layout.summary_counts.iter().flatten().copied().collect();
+        for id in seen.keys().chain(summary.keys()) {
+            let Ok(Some(channel)) = self.layout.channels.get(*id) else { continue };
+            let missing = seen.get(id).copied().unwrap_or_default().missing(summary.get(id).copied());
+            // An id is in both maps as a rule; the count is the same both times.
+            totals.entry(channel.topic).or_default().missing = missing;
+        }
+        Ok(totals)
+    }
+
+    /// How many chunks the file has, and how many of them carry a CRC.
+    pub fn chunks(&self) -> (usize, usize) {
+        let chunks = || self.layout.segments.iter().filter_map(|segment| segment.chunk);
+        (chunks().count(), chunks().filter(|chunk| chunk.crc != 0).count())
+    }
+
+    /// The CRCs of whole sections that the file has. The data section's covers every byte before it.
+    pub fn section_crcs(&self) -> Result<Vec<Crc>, CaptureError> {
+        const DATA_END: u64 = 1 + 8 + 4;
+        const FOOTER_TAIL: u64 = 4 + mcap::MAGIC.len() as u64;
+        let Some((data_end, expected)) = self.layout.data_end else { return Ok(Vec::new()) };
+        let mut crcs = Vec::new();
+        if expected != 0 {
+            crcs.push(Crc { section: "data", expected, found: self.crc(0, data_end)? });
+        }
+        if self.layout.is_finished {
+            let end = self.source.length() - FOOTER_TAIL;
+            let stored = self.source.read(end, 4)?;
+            let expected = super::bytes::read_u32(&stored, 0).unwrap_or(0);
+            let start = data_end.saturating_add(DATA_END);
+            if expected != 0 && start <= end {
+                crcs.push(Crc { section: "summary", expected, found: self.crc(start, end)? });
+            }
+        }
+        Ok(crcs)
+    }
+
+    /// Whether this is the record that holds, where there are several about the same thing.
+    pub(in crate::capture) fn is_first(&self, message: &Message) -> bool {
+        let location = message.location;
+        match &message.record {
+            Record::Header(_) => self.index.headers.first() == Some(&location),
+            Record::Mask(mask) => self.index.masks.get(&mask.hash) == Some(&location),
+            Record::Step(step) => self.step_location(step.step, step.request, step.choice) == Some(location),
+            Record::Request(record) => {
+                let Some(index) = self.index.requests.get(&record.request()) else { return false };
+                match record.as_ref() {
+                    RequestRecord::Admitted(_) => index.admissions.first() == Some(&location),
+                    RequestRecord::Refused(_) => index.refusals.first() == Some(&location),
+                    RequestRecord::Finished(end) => {
+                        let first = index.completions.iter().find(|(choice, _)| *choice == end.choice);
+                        first.map(|(_, location)| location) == Some(&location)
+                    }
+                }
+            }
+            Record::Logits(_) | Record::Sketch(_) | Record::Event(_) | Record::Loss(_) => true,
+        }
+    }
+
+    /// The time in the file of a step record.
+    pub(in crate::capture) fn step_log_time(
+        &self,
+        step: u64,
+        request: u64,
+        choice: u32,
+    ) -> Result<Option<u64>, CaptureError> {
+        let Some(location) = self.step_location(step, request, choice) else { return Ok(None) };
+        let block = self.block(location.segment)?;
+        Ok(block.slot_at(location.offset).map(|slot| slot.header.log_time))
+    }
+
+    fn step_location(&self, step: u64, request: u64, choice: u32) -> Option<Location> {
+        let sequence = SequenceId { request: RequestId(request), choice: ChoiceIndex(choice) };
+        let steps = self.step_locations(sequence);
+        let index = steps.binary_search_by_key(&step, |(step, _)| *step).ok()?;
+        steps.get(index).map(|(_, location)| *location)
+    }
+
+    fn blocks(&self) -> impl Iterator<Item = (u32, Result<Block, CaptureError>)> {
+        (0_u32..).zip(&self.layout.segments).map(|(index, segment)| (index, Block::load(&self.source, segment)))
+    }
+
+    fn broken(&self, segment: u32, block: &Block) -> Option<CaptureError> {
+        let (at, what) = block.broken.as_ref()?;
+        let offset = self.layout.segments.get(segment as usize)?.bytes.start;
+        Some(self.source.damaged(offset, format!("byte {at} of its records: {what}; what follows in it is not read")))
+    }
+
+    fn message(&self, segment: u32, block: &Block, slot: &Slot) -> Option<Result<Message, CaptureError>> {
+        let Ok(Some(Channel { topic, encoding })) = self.layout.channels.get(slot.header.channel) else { return None };
+        let bytes = block.message(slot);
+        let place = block.place(slot);
+        let record = self.version.decode_record(topic, encoding, bytes).map_err(|source| CaptureError::Message {
+            path: self.path().to_owned(),
+            topic,
+            place,
+            source,
+        });
+        Some(record.map(|record| Message {
+            place,
+            log_time: slot.header.log_time,
+            sequence: slot.header.sequence,
+            bytes: bytes.len(),
+            record,
+            location: Location { segment, offset: slot.offset },
+        }))
+    }
+
+    fn crc(&self, start: u64, end: u64) -> Result<u32, CaptureError> {
+        const WINDOW: u64 = 1 << 20;
+        let mut hasher = crc32fast::Hasher::new();
+        let mut at = start;
+        while at < end {
+            let length = WINDOW.min(end - at);
+            hasher.update(&self.source.read(at, length as usize)?);
+            at += length;
+        }
+        Ok(hasher.finalize())
+    }
+}
