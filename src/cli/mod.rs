@@ -2,8 +2,13 @@
 //!
 //! Results go to stdout, diagnostics to stderr; the exit status is the same for every command (see [`Outcome`]).
 
+pub mod dump;
+pub mod info;
+mod output;
 pub mod record;
+pub mod recover;
 pub mod replay;
+pub mod verify;
 
 use std::process::ExitCode;
 
@@ -39,6 +44,10 @@ enum Command {
     Record(Box<record::Options>),
     /// Check that each recorded decision follows from its recorded inputs
     Replay(replay::Options),
+    Info(info::Options),
+    Verify(verify::Options),
+    Recover(recover::Options),
+    Dump(dump::Options),
 }
 
 /// Runs the command line of this process.
@@ -63,5 +72,9 @@ fn run(command: Command) -> anyhow::Result<Outcome> {
     match command {
         Command::Record(options) => record::run(&options),
         Command::Replay(options) => replay::run(&options),
+        Command::Info(options) => info::run(&options),
+        Command::Verify(options) => verify::run(&options),
+        Command::Recover(options) => recover::run(&options),
+        Command::Dump(options) => dump::run(&options),
     }
 }

@@ -11,14 +11,14 @@ use mcap::records::MessageHeader;
 use mcap::write::NoSeek;
 use mcap::{Compression, McapError, WriteOptions};
 
-use super::super::codec::Encoding;
+use super::super::codec::{EncodeError, Encoding};
 use super::super::error::CaptureError;
-use super::super::records::{FORMAT_VERSION, Header, LogitsRecord};
+use super::super::records::{FORMAT_VERSION, Header, LogitsRecord, LossRecord};
 use super::super::row::encode_full;
 use super::super::topic::{Record, Topic};
 use super::batch::Batch;
 use super::queue::Item;
-use super::{ChannelSummary, WriteSummary, WriterOptions};
+use super::{ChannelSummary, RowKey, WriteSummary, WriterOptions};
 
 /// MCAP profile of a capture.
 pub(in crate::capture) const PROFILE: &str = "stepscope";
@@ -81,22 +81,13 @@ impl CaptureFile {
         Ok(this)
     }
 
-    /// Encodes one item; a full chunk is written.
+    /// Encodes one item; a full chunk is written. What cannot be encoded becomes a loss record.
     pub(super) fn write(&mut self, item: Item) -> Result<(), CaptureError> {
-        let (record, log_time) = match item {
-            Item::Record { record, log_time } => (record, log_time),
-            Item::Row { key, values, log_time } => {
-                let payload = encode_full(&values).map_err(|error| CaptureError::Encode {
-                    topic: Topic::Logits,
-                    source: super::super::codec::EncodeError::Refused { encoding: "full", message: error.to_string() },
-                })?;
-                let super::RowKey { step, request, choice, row } = key;
-                (Record::Logits(LogitsRecord { step, request, choice, row, payload }), log_time)
-            }
-        };
-        let topic = record.topic();
-        let message = record.encode(self.encoding).map_err(|source| CaptureError::Encode { topic, source })?;
-        self.push(topic, log_time, &message);
+        let (topic, log_time) = (item.topic(), item.log_time());
+        match encode(item, self.encoding) {
+            Ok(message) => self.push(topic, log_time, &message),
+            Err(error) => self.push_loss(topic, log_time, &error)?,
+        }
         if self.bytes_since_header >= HEADER_REPEAT_BYTES {
             self.repeat_header();
         }
@@ -145,6 +136,22 @@ impl CaptureFile {
         Ok(WriteSummary { path: partial, file_bytes, channels: channels.into_values().collect(), dropped: 0 })
     }
 
+    fn push_loss(&mut self, topic: Topic, log_time: u64, error: &EncodeError) -> Result<(), CaptureError> {
+        tracing::error!("a `{topic}` record is lost: {error}");
+        let loss = LossRecord {
+            time_ns: log_time.saturating_sub(self.epoch_ns),
+            channel: topic.name().to_owned(),
+            messages: Some(1),
+            bytes: None,
+            steps: None,
+            reason: format!("the record could not be written: {error}"),
+        };
+        let message = Record::Loss(loss).encode(self.encoding);
+        let message = message.map_err(|source| CaptureError::Encode { topic: Topic::Loss, source })?;
+        self.push(Topic::Loss, log_time, &message);
+        Ok(())
+    }
+
     fn repeat_header(&mut self) {
         let header = std::mem::take(&mut self.header);
         self.push(Topic::Header, self.epoch_ns, &header);
@@ -182,6 +189,18 @@ impl CaptureFile {
             batch.messages().try_for_each(|(header, message)| self.mcap.write_to_known_channel(header, message));
         batch.clear();
         written.and_then(|()| self.mcap.flush()).map_err(|error| write_failed(&self.partial, error))
+    }
+}
+
+/// The message of an item; a raw row is compressed here.
+fn encode(item: Item, encoding: Encoding) -> Result<Vec<u8>, EncodeError> {
+    match item {
+        Item::Record { record, .. } => record.encode(encoding),
+        Item::Row { key: RowKey { step, request, choice, row }, values, .. } => {
+            let payload = encode_full(&values)
+                .map_err(|error| EncodeError::Refused { encoding: "a row", message: error.to_string() })?;
+            Record::Logits(LogitsRecord { step, request, choice, row, payload }).encode(encoding)
+        }
     }
 }
 

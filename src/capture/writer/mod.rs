@@ -222,3 +222,20 @@ fn drain(queue: &Queue, file: &mut CaptureFile, interval: Duration) -> Result<Cl
         file.flush_if_older_than(interval)?;
     }
 }
+
+/// Writes records with times that are known already, on the caller's thread.
+pub(super) struct CopyWriter(CaptureFile);
+
+impl CopyWriter {
+    pub(super) fn create(path: &Path, header: Header, options: &WriterOptions) -> Result<Self, CaptureError> {
+        CaptureFile::create(path, header, options).map(Self)
+    }
+
+    pub(super) fn write(&mut self, record: Record, log_time: u64) -> Result<(), CaptureError> {
+        self.0.write(Item::Record { record, log_time })
+    }
+
+    pub(super) fn finish(self) -> Result<WriteSummary, CaptureError> {
+        self.0.finish()
+    }
+}

@@ -146,6 +146,12 @@ impl Item {
         }
     }
 
+    pub(super) fn log_time(&self) -> u64 {
+        match self {
+            Self::Record { log_time, .. } | Self::Row { log_time, .. } => *log_time,
+        }
+    }
+
     /// Bytes of what it carries, before any encoding.
     pub(super) fn content_bytes(&self) -> usize {
         match self {
