@@ -164,7 +164,9 @@ impl<'a> Check<'a> {
                 }
                 format!("damaged: chunk at byte {offset}: {what}")
             }
-            CaptureError::Message { topic, place, source, .. } => format!("invalid: `{topic}` message {place}: {source}"),
+            CaptureError::Message { topic, place, source, .. } => {
+                format!("invalid: `{topic}` message {place}: {source}")
+            }
             other => other.to_string(),
         };
         if !self.found.findings.contains(&words) {

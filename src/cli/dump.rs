@@ -134,9 +134,8 @@ fn is_about(record: &Record, request: Option<RequestId>, steps: Option<StepRange
         Record::Header(_) | Record::Mask(_) => (None, None),
     };
     let request_fits = request.is_none_or(|request| its_request == Some(request.0));
-    let steps_fit = steps.is_none_or(|range| {
-        its_steps.is_some_and(|(first, last)| first <= range.last && last >= range.first)
-    });
+    let steps_fit =
+        steps.is_none_or(|range| its_steps.is_some_and(|(first, last)| first <= range.last && last >= range.first));
     request_fits && steps_fit
 }
 

@@ -66,7 +66,11 @@ impl Summary<'_> {
         line(out, "capture", &format!("{} ({} bytes, {state})", self.reader.path().display(), self.file_bytes))?;
         let recorder = &header.recorder;
         let build = recorder.build.as_ref().map_or(String::new(), |build| format!(" ({build})"));
-        line(out, "recorder", &format!("{} {}{build}, format {}", recorder.name, recorder.version, header.format_version))?;
+        line(
+            out,
+            "recorder",
+            &format!("{} {}{build}, format {}", recorder.name, recorder.version, header.format_version),
+        )?;
         let arithmetic = header.arithmetic_version.map_or("unknown".to_owned(), |version| format!("arith {version}"));
         line(out, "rules", &format!("sampling as {}, arithmetic {arithmetic}", header.sampler_semantics))?;
         print_model(header, out)?;
@@ -165,8 +169,7 @@ fn print_device(header: &Header, out: &mut dyn Write) -> anyhow::Result<()> {
     let threads = device.threads.map_or("?".to_owned(), |threads| threads.to_string());
     writeln!(out, "{:<14} {}, {name}, {isa}, {threads} threads", "device", device.backend)?;
     for kernel in &device.kernels {
-        let hashes: Vec<String> =
-            kernel.hashes.iter().map(|hash| format!("{} {}", hash.algorithm, hash.hex)).collect();
+        let hashes: Vec<String> = kernel.hashes.iter().map(|hash| format!("{} {}", hash.algorithm, hash.hex)).collect();
         writeln!(out, "{:<14} kernels {} {}", "", kernel.name, hashes.join(", "))?;
     }
     Ok(())
@@ -186,7 +189,9 @@ fn guarantees(header: &Header) -> Vec<&'static str> {
     let has_arithmetic = header.arithmetic_version.is_some();
     let mut words = vec![match (header.logits_tier, has_arithmetic) {
         (LogitsTier::Full, _) => "logits rows: recorded, bit for bit",
-        (LogitsTier::Hidden, true) => "logits rows: recomputed from what the head read, bit for bit, with the model at hand",
+        (LogitsTier::Hidden, true) => {
+            "logits rows: recomputed from what the head read, bit for bit, with the model at hand"
+        }
         (LogitsTier::Hidden, false) => "logits rows: recomputed from what the head read, within a tolerance",
         (LogitsTier::TopK, _) => "logits rows: the best values only; what lies below them cannot be checked",
         (LogitsTier::Off, true) => "logits rows: only by running the model again, then bit for bit by checksum",

@@ -29,9 +29,8 @@ pub struct Options {
 /// When the file cannot be read at all, or the new one not written.
 pub fn run(options: &Options) -> anyhow::Result<Outcome> {
     let reader = CaptureReader::open(&options.capture)?;
-    let recovery = recover(&reader, &options.out).with_context(|| {
-        format!("cannot recover {} to {}", options.capture.display(), options.out.display())
-    })?;
+    let recovery = recover(&reader, &options.out)
+        .with_context(|| format!("cannot recover {} to {}", options.capture.display(), options.out.display()))?;
     output::to_stdout(|out| {
         let written = &recovery.written;
         writeln!(out, "{}: {} bytes", written.path.display(), written.file_bytes)?;

@@ -20,13 +20,13 @@ use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
 
-pub use self::scan::{ChannelTotals, Crc, Message};
 use self::block::{Block, Slot};
 use self::cache::Cache;
 use self::channels::Channel;
 use self::index::{Index, Location, PayloadKey};
 use self::layout::Layout;
 use self::payloads::PayloadSegments;
+pub use self::scan::{ChannelTotals, Crc, Message};
 use self::source::Source;
 use super::codec::decode_prefix;
 use super::error::CaptureError;

@@ -45,7 +45,8 @@ impl Check<'_> {
         let place = message.place;
         match self.reader.step_log_time(step, request, choice)? {
             None => {
-                let finding = format!("`{topic}` message {place}: there is no step {step} of request {request}.{choice}");
+                let finding =
+                    format!("`{topic}` message {place}: there is no step {step} of request {request}.{choice}");
                 self.finding_unless_lost(Topic::Step, Some(step), finding);
             }
             Some(log_time) if log_time != message.log_time => self.finding(format!(

@@ -125,11 +125,14 @@ impl Line {
 
     fn step(&mut self, step: &StepRecord) {
         self.place(step.step, step.request, step.choice);
-        self.known("path", step.path.map(|path| match path {
-            StepPath::Prefill => "prefill",
-            StepPath::Decode => "decode",
-            StepPath::Verify => "verify",
-        }));
+        self.known(
+            "path",
+            step.path.map(|path| match path {
+                StepPath::Prefill => "prefill",
+                StepPath::Decode => "decode",
+                StepPath::Verify => "verify",
+            }),
+        );
         self.pair("pos", step.first_position);
         self.known("q_len", step.q_len);
         self.known("prev_accepted", step.prev_accepted);
