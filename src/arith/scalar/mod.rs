@@ -1,7 +1,7 @@
 //! The contract in code: the definition of every operation, one row at a time, straight from `docs/arithmetic.md`.
 //!
 //! It is plain, not slow: each operation is compiled a second time with AVX2 and FMA allowed, and that copy runs where
-//! the processor has both (see [`vectorized`]). The results are the same, because every `fma` is an explicit
+//! the processor has both (see the macro `vectorized`). The results are the same, because every `fma` is an explicit
 //! [`f32::mul_add`], which is exact in software too, and Rust never contracts or reorders floating point by itself.
 
 mod attention;
@@ -18,6 +18,8 @@ mod quantize;
 mod random;
 mod rope;
 mod statistics;
+#[cfg(test)]
+mod tests;
 mod trigonometry;
 
 pub use attention::attention;
@@ -62,10 +64,14 @@ macro_rules! vectorized {
 }
 use vectorized;
 
-/// Whether the copies that [`vectorized`] makes can run here.
+/// Whether the copies that `vectorized` makes can run here.
 #[cfg(target_arch = "x86_64")]
 #[inline]
 fn has_avx2_and_fma() -> bool {
+    #[cfg(test)]
+    if tests::PORTABLE.get() {
+        return false;
+    }
     is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") && is_x86_feature_detected!("f16c")
 }
 
