@@ -1,13 +1,13 @@
 //! Sine and cosine, f64, for the angles of rotary tables.
 
-use std::f64::consts::FRAC_2_PI;
+use std::f64::consts::{FRAC_2_PI, FRAC_PI_2};
 
 /// Greatest magnitude of an angle: every position is below it, and no frequency is above 1.
 const LIMIT: f64 = 4_294_967_296.0;
 /// 1.5 * 2^52: adding it leaves the nearest integer in the low bits.
 const ROUND: f64 = 6_755_399_441_055_744.0;
 /// pi/2 in three parts, each the f64 nearest to what is left.
-const FRAC_PI_2: [f64; 3] = [1.5707963267948966, 6.123233995736766e-17, -1.4973849048591698e-33];
+const FRAC_PI_2_PARTS: [f64; 3] = [FRAC_PI_2, 6.123233995736766e-17, -1.4973849048591698e-33];
 
 /// The sine of `x` radians; NaN beyond 2^32.
 #[inline(always)]
@@ -26,9 +26,9 @@ pub fn cos(x: f64) -> f64 {
 fn sine_of_quarter(x: f64, quarters: u64) -> f64 {
     let shifted = x.mul_add(FRAC_2_PI, ROUND);
     let n = shifted - ROUND;
-    let r = n.mul_add(-FRAC_PI_2[0], x);
-    let r = n.mul_add(-FRAC_PI_2[1], r);
-    let r = n.mul_add(-FRAC_PI_2[2], r);
+    let r = n.mul_add(-FRAC_PI_2_PARTS[0], x);
+    let r = n.mul_add(-FRAC_PI_2_PARTS[1], r);
+    let r = n.mul_add(-FRAC_PI_2_PARTS[2], r);
     let quadrant = shifted.to_bits().wrapping_add(quarters);
     let z = r * r;
     let value = if quadrant & 1 == 0 { sine(r, z) } else { cosine(z) };

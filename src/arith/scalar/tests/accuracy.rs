@@ -56,7 +56,7 @@ fn exp_stays_within_its_bound_over_the_floats() {
 fn pow_is_as_exact_as_rotary_frequencies_need() {
     // 10^(2 * 7/16) and others as mpmath gives them.
     for (x, y, exact) in [
-        (10_000.0, -0.4375, 0.017_782_794_100_389_228_f64),
+        (10_000.0, -0.4375, 0.017_782_794_100_389_23_f64),
         (1e6, -63.0 / 64.0, 1.240_937_760_751_720_1e-6),
         (500_000.0, -0.5, 1.414_213_562_373_095_e-3),
         (2.0, 10.0, 1024.0),
