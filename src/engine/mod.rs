@@ -17,6 +17,11 @@ pub mod stop;
 mod tap;
 pub mod validity;
 
+#[cfg(test)]
+mod fake;
+#[cfg(test)]
+mod tests;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -29,6 +34,7 @@ pub use tap::{
     Tap,
 };
 
+use crate::arith::Kernels;
 use crate::backend::{Backend, StepOutput};
 use crate::model::Tokenizer;
 use crate::types::{RequestId, StepId};
@@ -97,6 +103,7 @@ impl<T: Tap> Engine<T> {
     ) -> Result<Self, EngineError> {
         let capacity = backend.capacity();
         config.check(&capacity)?;
+        let kernels = backend.device().isa.and_then(|isa| Kernels::new(isa).ok()).unwrap_or_else(Kernels::detect);
         let limits = Limits { max_batch: config.max_batch, prefill_chunk: config.prefill_chunk };
         Ok(Self {
             state: State::new(&capacity, config.prefix_cache),
@@ -106,7 +113,7 @@ impl<T: Tap> Engine<T> {
             backend,
             tokenizer,
             tap,
-            sampler: Sampler::default(),
+            sampler: Sampler::new(kernels),
             requests: BTreeMap::new(),
             next_request: RequestId(0),
             next_step: StepId(0),
