@@ -89,15 +89,33 @@ fn varied_requests() -> String {
         };
         lines += &chat("greedy", json!({ "temperature": 0, "max_tokens": 40 }));
         lines += &chat("seeded", json!({ "temperature": 0.8, "seed": 7, "top_p": 0.9, "max_tokens": 24 }));
-        lines += &chat("choices", json!({ "seed": 0, "n": 3, "min_p": 0.01, "max_tokens": 12, "logprobs": true, "top_logprobs": 3 }));
-        lines += &chat("penalties", json!({
-            "seed": 1, "temperature": 1.3, "top_k": 40, "max_tokens": 20, "repetition_penalty": 1.1,
-            "presence_penalty": 0.5, "frequency_penalty": 0.25, "logit_bias": { "40": 2.5, "41": -100 },
-        }));
+        lines += &chat(
+            "choices",
+            json!({ "seed": 0, "n": 3, "min_p": 0.01, "max_tokens": 12, "logprobs": true, "top_logprobs": 3 }),
+        );
+        lines += &chat(
+            "penalties",
+            json!({
+                "seed": 1, "temperature": 1.3, "top_k": 40, "max_tokens": 20, "repetition_penalty": 1.1,
+                "presence_penalty": 0.5, "frequency_penalty": 0.25, "logit_bias": { "40": 2.5, "41": -100 },
+            }),
+        );
         lines += &text("short", json!("a"), json!({ "temperature": 0, "max_tokens": 40, "ignore_eos": true }));
-        lines += &text("stop", json!("and the"), json!({ "seed": 3, "max_tokens": 60, "stop": ["e", "th"], "min_tokens": 3 }));
-        lines += &text("tokens", json!((5..100).collect::<Vec<u32>>()), json!({ "temperature": 0, "max_tokens": 5, "logprobs": 2 }));
-        lines += &text("long", json!(long), json!({ "seed": 18446744073709551615u64, "max_tokens": 33, "ignore_eos": true }));
+        lines += &text(
+            "stop",
+            json!("and the"),
+            json!({ "seed": 3, "max_tokens": 60, "stop": ["e", "th"], "min_tokens": 3 }),
+        );
+        lines += &text(
+            "tokens",
+            json!((5..100).collect::<Vec<u32>>()),
+            json!({ "temperature": 0, "max_tokens": 5, "logprobs": 2 }),
+        );
+        lines += &text(
+            "long",
+            json!(long),
+            json!({ "seed": 18446744073709551615u64, "max_tokens": 33, "ignore_eos": true }),
+        );
     }
     lines
 }
@@ -121,8 +139,22 @@ fn outputs_do_not_depend_on_the_way(model: &SyntheticModel) {
             for threads in ["1", "2"] {
                 for chunk in ["5", "32", "300"] {
                     for (cache, pages) in [("off", "60"), ("on", "400"), ("on", "14")] {
-                        let way = ["--isa", isa, "--max-batch", max_batch, "--threads", threads, "--prefill-chunk", chunk,
-                            "--prefix-cache", cache, "--kv-pages", pages, "--tier", "hidden"];
+                        let way = [
+                            "--isa",
+                            isa,
+                            "--max-batch",
+                            max_batch,
+                            "--threads",
+                            threads,
+                            "--prefill-chunk",
+                            chunk,
+                            "--prefix-cache",
+                            cache,
+                            "--kv-pages",
+                            pages,
+                            "--tier",
+                            "hidden",
+                        ];
                         let recorded = bench.record(&way);
                         assert_eq!(recorded.run.status, 0, "{way:?}: {}", recorded.run.stderr);
                         assert!(recorded.outputs == plain.outputs, "{way:?} gives other outputs");
@@ -145,4 +177,153 @@ fn outputs_of_a_llama_model_do_not_depend_on_the_way() {
 #[test]
 fn outputs_of_an_lfm2_model_do_not_depend_on_the_way() {
     outputs_do_not_depend_on_the_way(&SyntheticModel::lfm2(2).with_format(WeightFormat::Q4_1));
+}
+
+const GREEDY: &str = "{\"prompt\": \"the house\", \"temperature\": 0, \"max_tokens\": 8}\n";
+
+fn small_bench() -> Bench {
+    Bench::new(&SyntheticModel::lfm2(3), GREEDY)
+}
+
+#[test]
+fn a_refused_line_says_why_and_the_others_run() {
+    let refused = [
+        (r#"{"prompt": "a", "temperature": -1}"#, "temperature", "temperature"),
+        (r#"{"prompt": "a", "top_p": 0}"#, "top_p", "top_p"),
+        (r#"{"prompt": "a", "seed": "1"}"#, "seed", "seed"),
+        (r#"{"prompt": "a", "temprature": 1}"#, "temprature", "did you mean `temperature`"),
+        (r#"{"prompt": "a", "temperature": 1"#, "", "JSON"),
+    ];
+    let mut requests = GREEDY.to_owned();
+    for (body, ..) in refused {
+        requests += &format!("{body}\n");
+    }
+    let too_long = "ab ".repeat(600);
+    requests += &format!("{{\"messages\": [{{\"role\": \"user\", \"content\": \"{too_long}\"}}]}}\n{GREEDY}");
+    let recorded = Bench::new(&SyntheticModel::llama(3), &requests).record(&["--json"]);
+    assert_eq!(recorded.run.status, 1, "{}", recorded.run.stderr);
+    let lines = recorded.lines();
+    assert_eq!(lines.len(), 8);
+    for (index, (_, field, says)) in refused.into_iter().enumerate() {
+        let error = &lines[index + 1]["response"]["body"]["error"];
+        let message = error["message"].as_str().unwrap();
+        assert!(message.starts_with(&format!("line {}: ", index + 2)), "{message}");
+        assert!(message.contains(says), "{message}");
+        assert_eq!(error["param"].as_str().unwrap_or_default(), field);
+        assert_eq!(lines[index + 1]["response"]["status_code"], 400);
+    }
+    let past_the_context = &lines[6]["response"]["body"]["error"];
+    assert_eq!(past_the_context["param"], "messages");
+    assert!(
+        past_the_context["message"].as_str().unwrap().contains("the model's context holds 512"),
+        "{past_the_context}"
+    );
+    for line in [&lines[0], &lines[7]] {
+        assert_eq!(line["response"]["status_code"], 200);
+    }
+    let summary: Value = serde_json::from_str(&recorded.run.stdout).unwrap();
+    assert_eq!((&summary["requests"], &summary["refused"], &summary["failed"]), (&json!(8), &json!(6), &json!(0)));
+}
+
+#[test]
+fn outputs_are_batch_lines_without_a_clock() {
+    let requests =
+        line("question 1", "/v1/completions", json!({ "prompt": "the", "temperature": 0, "max_tokens": 3 })) + GREEDY;
+    let recorded = Bench::new(&SyntheticModel::llama(3), &requests).record(&[]);
+    assert_eq!(recorded.run.status, 0, "{}", recorded.run.stderr);
+    let [first, second] = &recorded.lines()[..] else { panic!("two lines") };
+    assert_eq!(first["custom_id"], "question 1");
+    assert_eq!(first["id"], "batch_req_question 1");
+    assert_eq!(first["error"], Value::Null);
+    let body = &first["response"]["body"];
+    assert_eq!(body["id"], "cmpl-question 1");
+    assert_eq!(body["created"], 0);
+    assert_eq!(body["object"], "text_completion");
+    assert_eq!(body["usage"]["completion_tokens"], 3);
+    assert_eq!(body["choices"][0]["finish_reason"], "length");
+    assert_eq!((&second["custom_id"], &second["id"]), (&Value::Null, &json!("batch_req_line-2")));
+}
+
+#[test]
+fn every_flag_can_stand_in_the_config_file() {
+    let bench = small_bench();
+    let [model, requests, out] = ["model.gguf", "requests.jsonl", "configured.mcap"].map(|name| bench.path(name));
+    let config = bench.path("config.toml");
+    let text = format!(
+        "model = {model:?}\nrequests = {requests:?}\nout = {out:?}\nmax-batch = 2\nprefill-chunk = 9\nprefix-cache = 'off'\n\
+         context-length = 300\nkv-type = 'f16'\nkv-pages = 40\nthreads = 1\nbackend = 'cpu'\nisa = 'scalar'\ntier = 'topk'\n\
+         top-k-rows = 5\noverflow = 'block'\njson = true\n[sampling]\nmin_p = 0.1\n"
+    );
+    fs::write(&config, text).unwrap();
+    let run = stepscope(&["record", "--config", config.to_str().unwrap(), "--threads", "2"]);
+    assert_eq!(run.status, 0, "{}", run.stderr);
+    let reader = CaptureReader::open(&out).unwrap();
+    let setting = |name: &str| {
+        let setting = reader.header().configuration.iter().find(|setting| setting.name == name).unwrap();
+        (setting.value.clone(), setting.source.clone().unwrap())
+    };
+    let from = |value: &str, source: &str| (value.to_owned(), source.to_owned());
+    assert_eq!(setting("max-batch"), from("2", "config-file"));
+    assert_eq!(setting("threads"), from("2", "flag"));
+    assert_eq!(setting("outputs"), from("null", "default"));
+    assert_eq!(setting("kv-type"), from("\"f16\"", "config-file"));
+    assert_eq!(setting("sampling.min_p"), from("0.1", "config-file"));
+    assert_eq!(reader.header().model.as_ref().unwrap().context_length, Some(300));
+    // Whatever flag there is, the file above has it.
+    let help = stepscope(&["record", "--help"]).stdout;
+    let flags = help.split_whitespace().filter_map(|word| word.strip_prefix("--")).filter(|flag| !flag.is_empty());
+    for flag in flags.map(|flag| flag.trim_end_matches(|end: char| !end.is_alphanumeric())) {
+        let elsewhere = ["config", "outputs", "help", "version"].contains(&flag);
+        assert!(elsewhere || fs::read_to_string(&config).unwrap().contains(&format!("{flag} = ")), "--{flag}");
+    }
+}
+
+#[test]
+fn what_cannot_run_exits_2_and_says_what_to_do() {
+    let bench = small_bench();
+    let config = bench.path("config.toml");
+    let flag = config.display().to_string();
+    for (text, arguments, says) in [
+        ("", &["--backend", "cuda"][..], "--backend cpu"),
+        ("", &["--out", "/nowhere/at/all.mcap"], "/nowhere/at/all.mcap"),
+        ("", &["--context-length", "100000"], "512"),
+        ("max-bach = 3", &["--config", &flag], "did you mean `max-batch`?"),
+        ("max-batch = 0", &["--config", &flag], "max-batch"),
+        ("[sampling]\ntemprature = 1.0", &["--config", &flag], "did you mean `temperature`?"),
+        ("config = 'other.toml'", &["--config", &flag], "`config` is not a setting"),
+    ] {
+        fs::write(&config, text).unwrap();
+        let arguments: Vec<&str> = arguments.to_vec();
+        let recorded = if arguments[0] == "--out" {
+            let [model, requests] = ["model.gguf", "requests.jsonl"].map(|name| bench.path(name).display().to_string());
+            stepscope(&[&["record", "--model", &model, "--requests", &requests], &arguments[..]].concat())
+        } else {
+            bench.record(&arguments).run
+        };
+        assert_eq!(recorded.status, 2, "{text} {arguments:?}: {}", recorded.stderr);
+        assert!(recorded.stderr.contains(says), "{text} {arguments:?}: {}", recorded.stderr);
+    }
+    let empty = Bench::new(&SyntheticModel::lfm2(3), "").record(&[]);
+    assert_eq!(empty.run.status, 2);
+    assert!(empty.run.stderr.contains("holds no request"), "{}", empty.run.stderr);
+    let missing = stepscope(&["record", "--model", "m.gguf", "--out", "c.mcap"]);
+    assert_eq!((missing.status, missing.stderr.contains("--requests is missing")), (2, true), "{}", missing.stderr);
+}
+
+#[test]
+fn every_tier_records_the_same_run_and_replays() {
+    let bench = Bench::new(&SyntheticModel::lfm2(4).with_format(WeightFormat::Q8_0), &varied_requests());
+    let mut outputs = Vec::new();
+    for tier in ["hidden", "full", "topk", "off"] {
+        let recorded = bench.record(&["--tier", tier, "--max-batch", "3", "--prefill-chunk", "50"]);
+        assert_eq!(recorded.run.status, 0, "{}", recorded.run.stderr);
+        let (capture, model) = (recorded.capture.display().to_string(), bench.path("model.gguf").display().to_string());
+        let replay = stepscope(&["replay", &capture, "--model", &model, "--json"]);
+        assert!([0, 3].contains(&replay.status), "{tier}: {}{}", replay.stdout, replay.stderr);
+        if tier == "hidden" || tier == "full" {
+            assert_eq!(replay.status, 0, "{tier}: {}", replay.stdout);
+        }
+        outputs.push(recorded.outputs);
+    }
+    assert!(outputs.iter().all(|other| *other == outputs[0]));
 }
