@@ -1,7 +1,7 @@
 //! Attention of one query head over paged keys and values.
 
 use super::super::{ATTENTION_CHUNK, Isa};
-use super::{Kernels, compiled_for, scalar};
+use super::{Kernels, compiled_for, scalar, sum_by_halves};
 
 /// Pages whose scores are computed together, so that their fma chains overlap.
 const PAGES_AT_ONCE: usize = 4;
@@ -265,20 +265,6 @@ fn maximum(mut lanes: [f32; ATTENTION_CHUNK]) -> f32 {
         let (low, high) = lanes.split_at_mut(width);
         for (low, high) in low.iter_mut().zip(&high[..width]) {
             *low = if *high > *low { *high } else { *low };
-        }
-        width /= 2;
-    }
-    lanes[0]
-}
-
-/// The contract's tree: lane j takes lane j + 16, then + 8, + 4, + 2, + 1.
-#[inline(always)]
-fn sum_by_halves(mut lanes: [f32; ATTENTION_CHUNK]) -> f32 {
-    let mut width = ATTENTION_CHUNK / 2;
-    while width > 0 {
-        let (low, high) = lanes.split_at_mut(width);
-        for (low, high) in low.iter_mut().zip(&high[..width]) {
-            *low += *high;
         }
         width /= 2;
     }

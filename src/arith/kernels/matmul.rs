@@ -30,7 +30,7 @@ impl Kernels {
         }
         assert!(out.range().start.is_multiple_of(TILE), "outputs {:?} start within a tile", out.range());
         match &weights.storage {
-            Storage::Rows(bytes) => self.multiply_rows(weights, bytes, activations, &mut out),
+            Storage::Rows(bytes) => self.multiply_matrix(weights, bytes, activations, &mut out),
             Storage::Q4_0(tiles) => self.multiply_tiles(weights, tiles, activations, &mut out),
             Storage::Q4_1(tiles) => self.multiply_tiles(weights, tiles, activations, &mut out),
             Storage::Q8_0(tiles) => self.multiply_tiles(weights, tiles, activations, &mut out),
@@ -92,7 +92,8 @@ impl Kernels {
         }
     }
 
-    fn multiply_rows(
+    /// A product with a matrix in its file layout.
+    fn multiply_matrix(
         &self,
         weights: &PackedMatrix,
         bytes: &[u8],
@@ -101,6 +102,9 @@ impl Kernels {
     ) {
         let view = MatrixView::new(weights.format(), weights.rows(), weights.columns(), bytes)
             .unwrap_or_else(|error| unreachable!("packed from a view of the same shape: {error}"));
+        if self.isa != Isa::Scalar {
+            return self.multiply_floats(&view, activations, out);
+        }
         let range = out.range();
         for (row, activation) in activations.iter().enumerate() {
             for (output, value) in range.clone().zip(out.row_mut(row, range.clone())) {
@@ -128,7 +132,7 @@ impl Kernels {
 }
 
 /// Cuts `rows` rows into groups of `largest`, then of its halves.
-fn row_groups(rows: usize, largest: usize) -> impl Iterator<Item = Range<usize>> {
+pub(super) fn row_groups(rows: usize, largest: usize) -> impl Iterator<Item = Range<usize>> {
     let mut start = 0;
     std::iter::from_fn(move || {
         let left = rows - start;

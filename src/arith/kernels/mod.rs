@@ -5,6 +5,7 @@
 mod attention;
 mod convolution;
 mod elementwise;
+mod float;
 mod matmul;
 mod noise;
 mod output;
@@ -13,6 +14,7 @@ mod prepared;
 pub(in crate::arith) use attention::KvNumber;
 pub use attention::{KvPage, KvPageMut};
 pub use output::{OutputColumns, OutputRows};
+pub(in crate::arith) use float::{FloatWeight, LANES, sum_lanes};
 pub(in crate::arith) use prepared::PreparedBlock;
 
 use std::io;
@@ -89,6 +91,20 @@ macro_rules! compiled_for {
     }};
 }
 use compiled_for;
+
+/// The contract's tree: lane j takes lane j + 16, then + 8, + 4, + 2, + 1.
+#[inline(always)]
+fn sum_by_halves(mut lanes: [f32; LANES]) -> f32 {
+    let mut width = LANES / 2;
+    while width > 0 {
+        let (low, high) = lanes.split_at_mut(width);
+        for (low, high) in low.iter_mut().zip(&high[..width]) {
+            *low += *high;
+        }
+        width /= 2;
+    }
+    lanes[0]
+}
 
 #[cfg(test)]
 mod tests;

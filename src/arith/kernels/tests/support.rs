@@ -41,10 +41,6 @@ impl Random {
         }
     }
 
-    /// Any bits at all.
-    pub fn any(&mut self) -> f32 {
-        f32::from_bits(self.next() as u32)
-    }
 
     pub fn row(&mut self, length: usize) -> Vec<f32> {
         (0..length).map(|_| self.finite()).collect()
