@@ -48,9 +48,9 @@ fn load_weights<W: FloatWeight<N>, const N: usize>(weights: &[[u8; N]; WIDTH]) -
     unsafe {
         match W::FORMAT {
             WeightFormat::F16 => _mm256_cvtph_ps(_mm_loadu_si128(pointer.cast())),
-            WeightFormat::Bf16 => _mm256_castsi256_ps(_mm256_slli_epi32::<16>(_mm256_cvtepu16_epi32(
-                _mm_loadu_si128(pointer.cast()),
-            ))),
+            WeightFormat::Bf16 => {
+                _mm256_castsi256_ps(_mm256_slli_epi32::<16>(_mm256_cvtepu16_epi32(_mm_loadu_si128(pointer.cast()))))
+            }
             _ => _mm256_loadu_ps(pointer.cast()),
         }
     }

@@ -48,9 +48,9 @@ fn load_weights<W: FloatWeight<N>, const N: usize>(weights: &[[u8; N]; WIDTH]) -
     unsafe {
         match W::FORMAT {
             WeightFormat::F16 => _mm512_cvtph_ps(_mm256_loadu_si256(pointer.cast())),
-            WeightFormat::Bf16 => _mm512_castsi512_ps(_mm512_slli_epi32::<16>(_mm512_cvtepu16_epi32(
-                _mm256_loadu_si256(pointer.cast()),
-            ))),
+            WeightFormat::Bf16 => {
+                _mm512_castsi512_ps(_mm512_slli_epi32::<16>(_mm512_cvtepu16_epi32(_mm256_loadu_si256(pointer.cast()))))
+            }
             _ => _mm512_loadu_ps(pointer.cast()),
         }
     }

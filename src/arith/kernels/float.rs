@@ -92,7 +92,9 @@ impl Kernels {
                 let rows = [first, (first + 1).min(end - 1)].map(|row| matrix.row_bytes(row));
                 match activations[group.clone()] {
                     [one] => self.store_rows(self.multiply_rows::<W, N, 1>(rows, [one]), first, group.start, out),
-                    [one, two] => self.store_rows(self.multiply_rows::<W, N, 2>(rows, [one, two]), first, group.start, out),
+                    [one, two] => {
+                        self.store_rows(self.multiply_rows::<W, N, 2>(rows, [one, two]), first, group.start, out)
+                    }
                     _ => unreachable!("groups of up to two"),
                 }
             }

@@ -13,8 +13,8 @@ mod prepared;
 
 pub(in crate::arith) use attention::KvNumber;
 pub use attention::{KvPage, KvPageMut};
-pub use output::{OutputColumns, OutputRows};
 pub(in crate::arith) use float::{FloatWeight, LANES, sum_lanes};
+pub use output::{OutputColumns, OutputRows};
 pub(in crate::arith) use prepared::PreparedBlock;
 
 use std::io;

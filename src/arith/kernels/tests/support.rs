@@ -41,7 +41,6 @@ impl Random {
         }
     }
 
-
     pub fn row(&mut self, length: usize) -> Vec<f32> {
         (0..length).map(|_| self.finite()).collect()
     }
