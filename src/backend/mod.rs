@@ -88,15 +88,16 @@ pub struct DeviceDescription {
     pub threads: usize,
     /// Version of the arithmetic contract.
     pub arithmetic_version: u32,
-    /// The kernels that run.
+    /// The kernels that run; empty if they cannot be identified.
     pub kernels: Vec<KernelDescription>,
 }
 
-/// One set of kernels and the bytes it was built from.
+/// One set of kernels and what identifies it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KernelDescription {
     /// Name of the set.
     pub name: String,
-    /// BLAKE3 of its sources, lower-case hexadecimal.
+    /// BLAKE3 of the file that holds its code, lower-case hexadecimal: the program itself where kernels are compiled
+    /// into it.
     pub blake3: String,
 }
