@@ -30,3 +30,34 @@ pub fn logprobs(row: &ValidRow<'_>, token: TokenId, alternatives: u32) -> Option
     let best = super::sampler::best_tokens(row.values(), alternatives as usize);
     Some(TokenLogprobs { chosen, alternatives: best.into_iter().map(|(id, value)| logprob(id, value)).collect() })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arith::scalar;
+
+    #[test]
+    fn alternatives_are_best_first_and_sum_to_one() {
+        let row = [0.5, 2.0, f32::NEG_INFINITY, 2.0, -1.0];
+        let statistics = scalar::row_statistics(&row);
+        let row = ValidRow::check(&row, &statistics).expect("valid");
+        let found = logprobs(&row, TokenId(0), 9).expect("a token of the row");
+        let ids: Vec<_> = found.alternatives.iter().map(|alternative| alternative.token.0).collect();
+        assert_eq!(ids, [1, 3, 0, 4, 2]);
+        let sum: f64 = found.alternatives.iter().map(|alternative| f64::from(alternative.logprob).exp()).sum();
+        assert!((sum - 1.0).abs() < 1e-6, "{sum}");
+        assert_eq!(found.chosen, found.alternatives[2]);
+        assert_eq!(found.chosen.logprob, 0.5 - statistics.log_sum_exp);
+        assert_eq!(found.alternatives[4].logprob, f32::NEG_INFINITY);
+    }
+
+    #[test]
+    fn no_alternatives_leaves_the_chosen_token() {
+        let row = [0.5, 2.0];
+        let statistics = scalar::row_statistics(&row);
+        let row = ValidRow::check(&row, &statistics).expect("valid");
+        let found = logprobs(&row, TokenId(1), 0).expect("a token of the row");
+        assert!(found.alternatives.is_empty() && found.chosen.token == TokenId(1));
+        assert_eq!(logprobs(&row, TokenId(2), 0), None);
+    }
+}

@@ -112,3 +112,6 @@ impl StopChecker {
         self.stop.iter().map(longest_of).max().unwrap_or(0)
     }
 }
+
+#[cfg(test)]
+mod tests;

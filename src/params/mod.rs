@@ -25,3 +25,6 @@ pub use lines::{RequestLine, read_lines};
 pub use resolve::{Defaults, ParamChain, Resolved, ResolvedParams, Source};
 pub use sampling::SamplingParams;
 pub use wire::{Endpoint, Input, Request};
+
+#[cfg(test)]
+mod tests;
