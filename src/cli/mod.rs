@@ -5,6 +5,7 @@
 pub mod dump;
 pub mod info;
 mod output;
+pub mod params;
 pub mod record;
 pub mod recover;
 pub mod replay;
@@ -41,6 +42,7 @@ struct CommandLine {
 /// One variant per command.
 #[derive(Subcommand)]
 enum Command {
+    Params(params::Options),
     Record(Box<record::Options>),
     /// Check that each recorded decision follows from its recorded inputs
     Replay(replay::Options),
@@ -70,6 +72,7 @@ pub fn main() -> ExitCode {
 
 fn run(command: Command) -> anyhow::Result<Outcome> {
     match command {
+        Command::Params(options) => params::run(&options),
         Command::Record(options) => record::run(&options),
         Command::Replay(options) => replay::run(&options),
         Command::Info(options) => info::run(&options),

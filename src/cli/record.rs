@@ -22,6 +22,7 @@ pub use options::Options;
 use self::outputs::OutputLine;
 use self::requests::{Line, Preparation};
 use self::settings::Settings;
+pub(in crate::cli) use self::settings::read_config;
 use self::summary::Summary;
 use crate::backend::{self, BackendOptions};
 use crate::capture::tap::CaptureTap;

@@ -26,7 +26,7 @@ pub enum RequestFault {
         offset: usize,
     },
     /// The text is not JSON.
-    #[error("not valid JSON at line {line}, column {column} of the text: {message}")]
+    #[error("not valid JSON at {}: {message}", place(.line, .column))]
     Syntax {
         /// Line in the text that was parsed (1 for a line of a request file).
         line: usize,
@@ -36,7 +36,7 @@ pub enum RequestFault {
         message: String,
     },
     /// A second value follows the first one.
-    #[error("more text follows the request, from line {line}, column {column}; expected one JSON object per line")]
+    #[error("more text follows the request, from {}; expected one JSON object per line", place(.line, .column))]
     SecondValue {
         /// Line of what follows in the text that was parsed (1 for a line of a request file).
         line: usize,
@@ -181,6 +181,11 @@ impl fmt::Display for RequestError {
 }
 
 impl std::error::Error for RequestError {}
+
+/// A place in the text that was parsed.
+fn place(line: &usize, column: &usize) -> String {
+    if *line == 1 { format!("column {column}") } else { format!("line {line}, column {column}") }
+}
 
 /// The end of an unknown field's message.
 fn did_you_mean(suggestion: &Option<String>, accepted: &[String]) -> String {

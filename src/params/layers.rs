@@ -5,8 +5,9 @@ use serde_json::{Map, Value, json};
 use super::error::RequestFault;
 use super::fields::{RequestFields, SAMPLING_FIELDS};
 use super::read::json_number;
+use super::resolve::Defaults;
 use super::{known, read};
-use crate::model::GenerationConfig;
+use crate::model::{GenerationConfig, Model};
 
 impl RequestFields {
     /// Reads a layer from a JSON object that holds sampling fields alone (`logprobs` in its chat form).
@@ -90,6 +91,22 @@ impl RequestFields {
             ("max_tokens", config.raw.get("max_new_tokens").cloned()),
         ];
         Self::from_json(&given.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect())
+    }
+}
+
+impl Defaults {
+    /// What stands behind requests to `model`: the operator's overrides, and what the model recommends.
+    ///
+    /// # Errors
+    /// If the model's authors recommend a value that no request could have.
+    pub fn of_model(model: &Model, server: RequestFields, context_length: usize) -> Result<Self, RequestFault> {
+        Ok(Self {
+            server,
+            generation_config: RequestFields::of_generation_config(&model.generation_config)?,
+            recommends_sampling: sampling_recommendation(&model.generation_config),
+            vocabulary_size: u32::try_from(model.config.vocabulary_size).unwrap_or(u32::MAX),
+            context_length: u32::try_from(context_length).unwrap_or(u32::MAX),
+        })
     }
 }
 

@@ -39,38 +39,48 @@ pub fn read_lines(bytes: &[u8]) -> Result<Vec<RequestLine>, RequestError> {
     Ok(lines)
 }
 
-fn read_line(bytes: &[u8], line: usize) -> RequestLine {
-    let mut read = RequestLine {
-        line,
-        custom_id: None,
-        body: String::from_utf8_lossy(bytes).trim_ascii().to_owned(),
-        request: Err(RequestFault::Empty.at_line(line)),
-    };
-    let request = std::str::from_utf8(bytes)
-        .map_err(|error| RequestFault::NotText { offset: error.valid_up_to() })
-        .and_then(|text| read_text(text, &mut read));
-    read.request = request.map_err(|fault| fault.at_line(line));
-    read
+/// Reads a text that holds one request, as a plain body or as a Batch input line; it may span lines.
+///
+/// # Errors
+/// If the request is refused.
+pub fn read_one(text: &str) -> Result<Request, RequestFault> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    if text.trim_ascii().is_empty() {
+        return Err(RequestFault::Empty);
+    }
+    read_text(text, &mut Envelope::default())
 }
 
-fn read_text(text: &str, line: &mut RequestLine) -> Result<Request, RequestFault> {
+/// What a Batch line says about its body; kept before anything is refused, so that a refusal can be told under its id.
+#[derive(Default)]
+struct Envelope {
+    custom_id: Option<String>,
+    body: Option<String>,
+}
+
+fn read_line(bytes: &[u8], line: usize) -> RequestLine {
+    let mut envelope = Envelope::default();
+    let request = std::str::from_utf8(bytes)
+        .map_err(|error| RequestFault::NotText { offset: error.valid_up_to() })
+        .and_then(|text| read_text(text, &mut envelope))
+        .map_err(|fault| fault.at_line(line));
+    let body = envelope.body.unwrap_or_else(|| String::from_utf8_lossy(bytes).trim_ascii().to_owned());
+    RequestLine { line, custom_id: envelope.custom_id, body, request }
+}
+
+fn read_text(text: &str, envelope: &mut Envelope) -> Result<Request, RequestFault> {
     let object = Object::parse(text)?;
     if !BATCH_FIELDS.iter().any(|field| object.get(field).is_some()) {
         return Request::parse(text, None);
     }
-    // The id and the body are kept before anything is refused, so that the refusal can be told under them.
-    line.custom_id = object.given("custom_id").and_then(|id| id.as_str()).map(str::to_owned);
-    if let Some(body) = object.get("body") {
-        line.body = body.text.to_owned();
-    }
+    envelope.custom_id = object.given("custom_id").and_then(|id| id.as_str()).map(str::to_owned);
+    envelope.body = object.get("body").map(|body| body.text.to_owned());
     let endpoint = batch_endpoint(&object)?;
+    let accepted = "an object: the request's body";
     match object.get("body") {
         Some(body) if body.value.is_object() => Request::parse(body.text, Some(endpoint)),
-        Some(body) => Err(RequestFault::value("body", "an object: the request's body", read::found(&body.value))),
-        None => Err(RequestFault::Missing {
-            field: "body".to_owned(),
-            accepted: "an object: the request's body".to_owned(),
-        }),
+        Some(body) => Err(RequestFault::value("body", accepted, read::found(&body.value))),
+        None => Err(RequestFault::Missing { field: "body".to_owned(), accepted: accepted.to_owned() }),
     }
 }
 

@@ -21,7 +21,7 @@ pub mod wire;
 pub use error::{RequestError, RequestFault, Warning};
 pub use fields::{RequestFields, SAMPLING_FIELDS};
 pub use layers::sampling_recommendation;
-pub use lines::{RequestLine, read_lines};
+pub use lines::{RequestLine, read_lines, read_one};
 pub use resolve::{Defaults, ParamChain, Resolved, ResolvedParams, Source};
 pub use sampling::SamplingParams;
 pub use wire::{Endpoint, Input, Request};

@@ -131,7 +131,7 @@ struct ChatToken {
 #[derive(Serialize)]
 struct ChatAlternative {
     token: String,
-    logprob: f32,
+    logprob: Value,
     bytes: Vec<u8>,
 }
 
@@ -146,7 +146,7 @@ struct TextChoice {
 #[derive(Default, Serialize)]
 struct TextLogprobs {
     text_offset: Vec<usize>,
-    token_logprobs: Vec<f32>,
+    token_logprobs: Vec<Value>,
     tokens: Vec<String>,
     top_logprobs: Vec<Map<String, Value>>,
 }
@@ -241,9 +241,7 @@ fn text_logprobs(tokens: Vec<TokenLogprob>) -> TextLogprobs {
         columns.token_logprobs.push(told(token.chosen.logprob));
         columns.tokens.push(text);
         let alternatives = token.alternatives.iter().chain([&token.chosen]);
-        columns
-            .top_logprobs
-            .push(alternatives.map(|token| (readable(&token.bytes), json_number(told(token.logprob)))).collect());
+        columns.top_logprobs.push(alternatives.map(|token| (readable(&token.bytes), told(token.logprob))).collect());
     }
     columns
 }
@@ -257,6 +255,6 @@ fn readable(bytes: &[u8]) -> String {
     }
 }
 
-fn told(logprob: f32) -> f32 {
-    logprob.max(LEAST_LOGPROB)
+fn told(logprob: f32) -> Value {
+    json_number(logprob.max(LEAST_LOGPROB))
 }

@@ -7,10 +7,7 @@ use anyhow::Context;
 use super::outputs::OutputLine;
 use crate::engine::{Clock, Layers, Prompt, Received, Submission};
 use crate::model::{ChatPrompt, ChatTemplate, Model, Tokenizer};
-use crate::params::{
-    Defaults, Input, Request, RequestError, RequestFault, RequestFields, RequestLine, read_lines,
-    sampling_recommendation,
-};
+use crate::params::{Defaults, Input, Request, RequestError, RequestFault, RequestFields, RequestLine, read_lines};
 
 /// Reads a request file.
 pub(super) fn read(path: &Path) -> anyhow::Result<Vec<RequestLine>> {
@@ -48,18 +45,10 @@ impl<'a> Preparation<'a> {
         context_length: usize,
         clock: &Clock,
     ) -> anyhow::Result<Self> {
-        let generation_config =
-            RequestFields::of_generation_config(&model.generation_config).context("the model's generation config")?;
+        let defaults = Defaults::of_model(model, overrides, context_length).context("the model's generation config")?;
         let layers = Layers {
-            server_overrides: Some(overrides.to_json().to_string()),
-            generation_config: Some(generation_config.to_json().to_string()),
-        };
-        let defaults = Defaults {
-            server: overrides,
-            generation_config,
-            recommends_sampling: sampling_recommendation(&model.generation_config),
-            vocabulary_size: model.config.vocabulary_size as u32,
-            context_length: context_length as u32,
+            server_overrides: Some(defaults.server.to_json().to_string()),
+            generation_config: Some(defaults.generation_config.to_json().to_string()),
         };
         let unix_seconds = clock.epoch_ns() / 1_000_000_000;
         let chat_template = model.chat_template.as_ref();

@@ -178,7 +178,7 @@ impl Layers<'_> {
 }
 
 /// Reads a `--config` file. Unknown keys are errors: a misspelt setting would else silently be its default.
-fn read_config(path: &Path) -> anyhow::Result<Options> {
+pub(in crate::cli) fn read_config(path: &Path) -> anyhow::Result<Options> {
     let place = || format!("--config {}", path.display());
     let text = std::fs::read_to_string(path).with_context(place)?;
     let table: toml::Table = text.parse().with_context(place)?;

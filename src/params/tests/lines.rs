@@ -25,7 +25,7 @@ fn one_bad_line_is_told_with_line_and_column_and_the_others_run() {
     let read = lines(&file.join("\n"));
     assert_eq!(read.iter().filter(|line| line.request.is_ok()).count(), 8);
     let error = read[6].request.as_ref().expect_err("line 7 is broken");
-    assert_eq!(error.to_string(), "line 7: not valid JSON at line 1, column 15: expected value");
+    assert_eq!(error.to_string(), "line 7: not valid JSON at column 15: expected value");
     assert_eq!(error.line, Some(7));
     assert_eq!(read[6].body, file[6]);
 }
@@ -40,7 +40,7 @@ fn faults_tell_the_line_of_the_file() {
 #[test]
 fn two_requests_in_a_line_are_refused() {
     let file = format!("{} {}", r#"{"prompt": "a"}"#, r#"{"prompt": "b"}"#);
-    let expected = "line 1: more text follows the request, from line 1, column 17; expected one JSON object per line";
+    let expected = "line 1: more text follows the request, from column 17; expected one JSON object per line";
     assert_eq!(refusals(&file), [expected]);
     assert_eq!(refusals("[1]"), ["line 1: expected a JSON object, found the array [1]"]);
 }
