@@ -1,6 +1,6 @@
 //! JSON objects whose members are seen as they were written: each with its text, and twice if it stands there twice.
 
-use serde::de::{Deserialize, IgnoredAny};
+use serde::de::Deserialize;
 use serde_json::Value;
 
 use super::error::RequestFault;
@@ -61,7 +61,8 @@ impl<'a> Object<'a> {
 
 fn check_syntax(text: &str) -> Result<(), RequestFault> {
     let mut deserializer = serde_json::Deserializer::from_str(text);
-    IgnoredAny::deserialize(&mut deserializer).map_err(syntax)?;
+    // As a value, since the check for numbers out of range is made where a number is used.
+    Value::deserialize(&mut deserializer).map_err(syntax)?;
     deserializer.end().map_err(|error| RequestFault::SecondValue { line: error.line(), column: error.column() })
 }
 

@@ -10,7 +10,7 @@ fn refusal(body: &str) -> String {
 fn values_outside_of_what_is_accepted_tell_the_field_and_both_sides() {
     for (fields, expected) in [
         (r#""temperature": -1"#, "`temperature`: accepted: 0 (greedy), or a number from 0.01 to 100; found: -1"),
-        (r#""temperature": 1e-5"#, "`temperature`: accepted: 0 (greedy), or a number from 0.01 to 100; found: 1e-5"),
+        (r#""temperature": 1e-5"#, "`temperature`: accepted: 0 (greedy), or a number from 0.01 to 100; found: 0.00001"),
         (
             r#""temperature": "NaN""#,
             "`temperature`: accepted: 0 (greedy), or a number from 0.01 to 100; found: the string \"NaN\"",
