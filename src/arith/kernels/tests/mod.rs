@@ -2,4 +2,5 @@
 
 mod attention;
 mod matmul;
+mod rows;
 mod support;
