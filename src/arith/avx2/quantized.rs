@@ -81,7 +81,7 @@ fn accumulate<B: TileBlock, const M: usize>(
                     _mm256_mullo_epi32(second_sum, widen_bytes(second_factor, half)),
                 )
             }
-            _ if block.weights().len() == 4 => dot_nibbles(first_start + second_start, &weights, &activation.words),
+            _ if block.weights().len() == 4 => dot_nibbles(first_start, &weights, &activation.words),
             _ => dot_signed(&weights, &activation.words),
         };
         let scale = _mm256_set1_ps(activation.scale);

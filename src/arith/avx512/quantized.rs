@@ -58,10 +58,7 @@ fn accumulate<B: TileBlock, const M: usize>(block: &B, activations: &[PreparedBl
                 );
                 _mm512_add_epi32(first, second)
             }
-            _ => {
-                let start = _mm512_set1_epi32(activation.starts[0] + activation.starts[1]);
-                dot(start, &weights, &activation.words)
-            }
+            _ => dot(_mm512_set1_epi32(activation.starts[0]), &weights, &activation.words),
         };
         let scale = _mm512_set1_ps(activation.scale);
         *sum = _mm512_fmadd_ps(_mm512_mul_ps(scales, scale), _mm512_cvtepi32_ps(integer), *sum);

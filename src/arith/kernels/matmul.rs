@@ -6,7 +6,7 @@ use std::ops::Range;
 use super::super::packed::{PackedMatrix, Storage, TILE, TileBlock};
 use super::super::{ActivationRow, BLOCK, Isa, MatrixView, QuantizedRow, scalar};
 use super::prepared::{PreparedBlock, prepare};
-use super::{Kernels, OutputColumns};
+use super::{Kernels, OutputColumns, compiled_for};
 
 thread_local! {
     static PREPARED: RefCell<Vec<PreparedBlock>> = const { RefCell::new(Vec::new()) };
@@ -51,7 +51,7 @@ impl Kernels {
         PREPARED.with_borrow_mut(|prepared| {
             prepared.clear();
             for group in row_groups(rows.len(), self.largest_group()) {
-                prepare(&rows[group], blocks, self.bias::<B>(), prepared);
+                self.prepare::<B>(&rows[group], prepared);
             }
             for first in out.range().step_by(TILE) {
                 let outputs = first..out.range().end.min(first + TILE);
@@ -88,7 +88,11 @@ impl Kernels {
             isa => unreachable!("{isa} keeps matrices in rows"),
         };
         for (row, sums) in sums.iter().enumerate() {
-            out.row_mut(first_row + row, outputs.clone()).copy_from_slice(&sums[..outputs.len()]);
+            let out = out.row_mut(first_row + row, outputs.clone());
+            match out.first_chunk_mut() {
+                Some(out) => *out = *sums,
+                None => out.copy_from_slice(&sums[..out.len()]),
+            }
         }
     }
 
@@ -111,6 +115,21 @@ impl Kernels {
                 *value = scalar::dot(&view, output, activation);
             }
         }
+    }
+
+    fn prepare<B: TileBlock>(&self, rows: &[&QuantizedRow], prepared: &mut Vec<PreparedBlock>) {
+        let (bias, halves) = (self.bias::<B>(), B::HALVES);
+        compiled_for!(
+            self.isa,
+            fn(
+                rows: &[&QuantizedRow] = rows,
+                bias: i32 = bias,
+                halves: bool = halves,
+                prepared: &mut Vec<PreparedBlock> = prepared,
+            ) {
+                prepare(rows, bias, halves, prepared);
+            }
+        );
     }
 
     /// What the path's kernels want taken off for each weight.

@@ -12,28 +12,31 @@ pub(in crate::arith) struct PreparedBlock {
     pub scale: f32,
     /// The sum of the values.
     pub sum: f32,
-    /// For each half of the block, minus the weights' bias times the sum of its values: where an integer sum over biased
-    /// weights starts, so as to end at the sum over the weights themselves.
+    /// Where the integer sums over biased weights start, so as to end at the sums over the weights themselves: minus the
+    /// bias times the sum of the values, over the whole block, or over each half if the halves have scales of their own.
     pub starts: [i32; 2],
 }
 
 /// Appends the blocks of `rows`, in lane order; the rows' versions of one block stand side by side.
-pub(in crate::arith) fn prepare(rows: &[&QuantizedRow], blocks: usize, bias: i32, prepared: &mut Vec<PreparedBlock>) {
+#[inline(always)]
+pub(super) fn prepare(rows: &[&QuantizedRow], bias: i32, halves: bool, prepared: &mut Vec<PreparedBlock>) {
+    let blocks = rows.first().map_or(0, |row| row.scales.len());
     for block in lane_order(blocks) {
-        prepared.extend(rows.iter().map(|row| prepare_block(row, block, bias)));
+        for row in rows {
+            prepared.push(prepare_block(row, block, bias, halves));
+        }
     }
 }
 
-fn prepare_block(row: &QuantizedRow, block: usize, bias: i32) -> PreparedBlock {
-    let values = &row.values[BLOCK * block..][..BLOCK];
-    let (first, second) = values.split_at(BLOCK / 2);
-    let sums = [first, second].map(|half| half.iter().map(|&value| i32::from(value)).sum::<i32>());
+#[inline(always)]
+fn prepare_block(row: &QuantizedRow, block: usize, bias: i32, halves: bool) -> PreparedBlock {
+    let values: &[i8; BLOCK] = &row.values.as_chunks().0[block];
+    let sum_of = |values: &[i8]| values.iter().fold(0, |sum: i32, value| sum.wrapping_add(i32::from(*value)));
+    let (first, second) = (sum_of(&values[..BLOCK / 2]), sum_of(&values[BLOCK / 2..]));
     PreparedBlock {
-        words: std::array::from_fn(|word| {
-            i32::from_ne_bytes(std::array::from_fn(|byte| values[4 * word + byte] as u8))
-        }),
+        words: std::array::from_fn(|word| i32::from_ne_bytes(std::array::from_fn(|byte| values[4 * word + byte] as u8))),
         scale: row.scales[block],
-        sum: (sums[0] + sums[1]) as f32,
-        starts: sums.map(|sum| -bias * sum),
+        sum: (first + second) as f32,
+        starts: if halves { [-bias * first, -bias * second] } else { [-bias * (first + second), 0] },
     }
 }

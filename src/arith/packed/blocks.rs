@@ -24,6 +24,8 @@ pub(in crate::arith) enum Scales<'a> {
 pub(in crate::arith) trait TileBlock {
     /// What was added to each weight to make it unsigned.
     const BIAS: i32;
+    /// Whether each half of the 32 columns has an integer factor of its own.
+    const HALVES: bool = false;
 
     /// 4-bit weights are four vectors of nibbles, 8-bit weights eight vectors of bytes. In vector `j`, bytes `4r..4r+4`
     /// belong to row `r`: columns `4j..4j+4` (in the low nibbles, with columns `16+4j..` in the high ones).
@@ -170,6 +172,7 @@ impl TileBlock for Q4K {
 
 impl TileBlock for Q6K {
     const BIAS: i32 = 32;
+    const HALVES: bool = true;
 
     #[inline(always)]
     fn weights(&self) -> &[[u8; 4 * TILE]] {
