@@ -34,7 +34,9 @@ fn prepare_block(row: &QuantizedRow, block: usize, bias: i32, halves: bool) -> P
     let sum_of = |values: &[i8]| values.iter().fold(0, |sum: i32, value| sum.wrapping_add(i32::from(*value)));
     let (first, second) = (sum_of(&values[..BLOCK / 2]), sum_of(&values[BLOCK / 2..]));
     PreparedBlock {
-        words: std::array::from_fn(|word| i32::from_ne_bytes(std::array::from_fn(|byte| values[4 * word + byte] as u8))),
+        words: std::array::from_fn(|word| {
+            i32::from_ne_bytes(std::array::from_fn(|byte| values[4 * word + byte] as u8))
+        }),
         scale: row.scales[block],
         sum: (first + second) as f32,
         starts: if halves { [-bias * first, -bias * second] } else { [-bias * (first + second), 0] },

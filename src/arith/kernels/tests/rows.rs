@@ -16,7 +16,15 @@ fn row(random: &mut Random, length: usize, special: Option<f32>) -> Vec<f32> {
 }
 
 fn specials() -> impl Strategy<Value = Option<f32>> {
-    prop::sample::select(vec![None, None, Some(f32::NAN), Some(f32::INFINITY), Some(f32::NEG_INFINITY), Some(-0.0), Some(100.0)])
+    prop::sample::select(vec![
+        None,
+        None,
+        Some(f32::NAN),
+        Some(f32::INFINITY),
+        Some(f32::NEG_INFINITY),
+        Some(-0.0),
+        Some(100.0),
+    ])
 }
 
 proptest! {
