@@ -73,6 +73,9 @@ pub fn replay(job: &Job<'_>) -> Result<Report, ReplayError> {
     let mut report = context.report();
     report.records = job.recording.record_count();
     report.damage = job.recording.damage();
+    if report.records == 0 {
+        report.damage.push("it holds no request and no step".to_owned());
+    }
     report.guarantees =
         preflight.guarantees.iter().filter(|guarantee| job.checks.contains(&guarantee.check)).cloned().collect();
     let replay_one = |&request: &u64| {

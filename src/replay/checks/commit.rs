@@ -220,8 +220,11 @@ fn batch(verdict: &mut Verdict, sequence: &Sequence<'_>, step: &StepRecord) {
     } else if sequence.context.is_own() {
         verdict.mismatch("batch", "recorded".to_owned(), "absent".to_owned());
     }
-    let mine = members.iter().filter(|member| (member.request, member.choice) != myself);
-    for other in mine {
+    for other in members.iter().filter(|member| (member.request, member.choice) != myself) {
+        if let (Some(place), Some(others)) = (&step.batch, other.slot) {
+            let expected = format!("not {others}, where {}.{} is", other.request, other.choice);
+            verdict.holds(place.slot != others, "slot in the batch", expected, place.slot);
+        }
         if let (Some(slot), Some(others)) = (step.state.map(|state| state.slot), other.state_slot) {
             let expected = format!("not {others}, which {}.{} has", other.request, other.choice);
             verdict.holds(slot != others, "slot of state", expected, slot);
@@ -275,10 +278,10 @@ fn nothing_speculative(verdict: &mut Verdict, step: &StepRecord) {
     empty("withheld", has_drafts || step.withheld.as_ref().is_none_or(Vec::is_empty), verdict);
     empty("verdicts", has_drafts || step.verdicts.as_ref().is_none_or(Vec::is_empty), verdict);
     empty("bonus", has_drafts || step.bonus != Some(true), verdict);
+    empty("grammar", step.grammar.is_none(), verdict);
     for (index, row) in step.rows.iter().enumerate() {
         let unmasked = row.scheduler_mask.is_none() && row.applied_mask.is_none() && row.mask_population.is_none();
-        let expected = "no mask: there is no grammar";
-        verdict.holds(step.grammar.is_some() || unmasked, format!("mask of row {index}"), expected, "a mask");
+        verdict.holds(unmasked, format!("mask of row {index}"), "no mask: there is no grammar", "a mask");
     }
 }
 

@@ -1,0 +1,162 @@
+//! Captures of small random models, made by `record`, and their replay.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::BufWriter;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+use stepscope::arith::{Isa, KvType};
+use stepscope::capture::records::Header;
+use stepscope::capture::{CaptureReader, Encoding, Record, Topic};
+use stepscope::cli::record;
+use stepscope::model::Model;
+use stepscope::model::synthetic::SyntheticModel;
+use stepscope::replay::forward::{PlainModel, Products};
+use stepscope::replay::{CaptureRecording, CheckName, Job, ReplayError, Report, replay};
+use tempfile::TempDir;
+
+/// A model, and what `record` made of the requests of [`requests`].
+pub struct Recorded {
+    /// The model.
+    pub model: Model,
+    /// The capture's records, in file order; the header first.
+    pub records: Vec<Record>,
+    /// Holds the files.
+    pub folder: TempDir,
+    /// The capture.
+    pub capture: PathBuf,
+}
+
+/// Settings of `record`: several sequences at a time, prompts in chunks.
+pub const USUAL: &str = "max-batch = 3\nprefill-chunk = 24\n";
+
+const CONTEXT_LENGTH: usize = 128;
+
+/// Records the requests with a model; `settings` are lines of a `--config` file.
+pub fn record(synthetic: SyntheticModel, settings: &str) -> Recorded {
+    let folder = TempDir::new().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let mut synthetic = synthetic;
+    synthetic.generation_config = json!({"temperature": 0.9, "top_k": 50}).as_object().unwrap().clone();
+    synthetic.write_gguf(&path("model.gguf")).unwrap();
+    let model = Model::load(&path("model.gguf")).unwrap();
+    let lines: Vec<String> = requests(&model).iter().map(Value::to_string).collect();
+    std::fs::write(path("requests.jsonl"), lines.join("\n")).unwrap();
+    let fixed = format!("threads = 1\ncontext-length = {CONTEXT_LENGTH}\n");
+    std::fs::write(path("config.toml"), format!("{fixed}{settings}[sampling]\nmin_p = 0.01\n")).unwrap();
+    let options = record::Options {
+        model: Some(path("model.gguf")),
+        requests: Some(path("requests.jsonl")),
+        out: Some(path("capture.mcap")),
+        config: Some(path("config.toml")),
+        ..record::Options::default()
+    };
+    record::run(&options).unwrap();
+    let capture = path("capture.mcap");
+    let reader = CaptureReader::open(&capture).unwrap();
+    let records = reader.messages().map(|message| message.unwrap().record).collect();
+    Recorded { model, records, folder, capture }
+}
+
+/// One request per way of sampling and of ending, and one that is refused.
+pub fn requests(model: &Model) -> Vec<Value> {
+    let id = |text: &str| {
+        let tokens = model.tokenizer.encode(text, false).unwrap();
+        assert_eq!(tokens.len(), 1, "`{text}` is one token");
+        tokens[0].0.to_string()
+    };
+    let (a, b) = (id("a"), id("b"));
+    let end = model.tokenizer.end_tokens()[0].0.to_string();
+    let chat = |text: &str| json!([{"role": "system", "content": "Be brief."}, {"role": "user", "content": text}]);
+    let long = "the same words again and again ".repeat(3);
+    // Leaves room for one token.
+    let full: Vec<u32> = (0..CONTEXT_LENGTH as u32 - 2).map(|index| 10 + index % 200).collect();
+    let bodies = [
+        json!({"messages": chat("Hello."), "temperature": 0, "max_tokens": 12, "logprobs": true, "top_logprobs": 2}),
+        json!({"messages": chat("Name three."), "temperature": 0.8, "top_p": 0.9, "top_k": 40, "min_p": 0.02, "seed": 7,
+            "repetition_penalty": 1.1, "frequency_penalty": 0.2, "presence_penalty": 0.1, "max_tokens": 16}),
+        json!({"messages": chat(&long), "n": 2, "seed": 3, "max_tokens": 9}),
+        json!({"prompt": "Once upon a time", "seed": 5, "stop": ["abab", "bb"], "min_tokens": 3, "max_tokens": 60,
+            "logit_bias": {a.as_str(): 100, b.as_str(): 100}}),
+        json!({"prompt": [10, 20, 30, 40, 50], "temperature": 0, "ignore_eos": true, "max_tokens": 6}),
+        json!({"messages": chat("Stop soon."), "min_tokens": 2, "logit_bias": {end.as_str(): 100}, "max_tokens": 20}),
+        json!({"prompt": "x", "seed": 9, "stop_token_ids": [a.parse::<u32>().unwrap()], "max_tokens": 30,
+            "logit_bias": {a.as_str(): 100, b.as_str(): 100}}),
+        json!({"prompt": full, "seed": 1, "max_tokens": 50}),
+        json!({"messages": chat("Too cold."), "temperature": -1}),
+    ];
+    bodies
+        .into_iter()
+        .enumerate()
+        .map(|(index, body)| {
+            let url = if body.get("messages").is_some() { "/v1/chat/completions" } else { "/v1/completions" };
+            json!({"custom_id": format!("line-{index}"), "method": "POST", "url": url, "body": body})
+        })
+        .collect()
+}
+
+/// Replays a capture with a model, or without one.
+pub fn replay_file(capture: &Path, model: Option<&Model>, isa: Isa) -> Result<Report, ReplayError> {
+    let reader = CaptureReader::open(capture).unwrap();
+    let kv_type = kv_type(reader.header());
+    let recording = CaptureRecording::new(reader).unwrap();
+    let plain =
+        model.map(|model| PlainModel::new(model, Products::new(isa, &model.weights).unwrap(), kv_type).unwrap());
+    replay(&Job {
+        name: "capture.mcap",
+        recording: &recording,
+        plain: plain.as_ref(),
+        no_model: "no model was given",
+        checks: &CheckName::ALL,
+        progress: &|| {},
+    })
+}
+
+fn kv_type(header: &Header) -> KvType {
+    match header.configuration.iter().find(|setting| setting.name == "kv-type") {
+        Some(setting) if setting.value == "\"f16\"" => KvType::F16,
+        _ => KvType::F32,
+    }
+}
+
+/// Writes records as a capture of their own, whatever they say: our writer would refuse some of it.
+pub fn write(records: &[Record], path: &Path) {
+    let file = BufWriter::new(File::create(path).unwrap());
+    let mut writer = mcap::WriteOptions::new().profile("stepscope").create(file).unwrap();
+    let schema = writer.add_schema("stepscope", "stepscope", b"1").unwrap();
+    let mut channels = BTreeMap::new();
+    for topic in Topic::ALL {
+        let channel = writer.add_channel(schema, topic.name(), Encoding::Bincode.name(), &BTreeMap::new()).unwrap();
+        channels.insert(topic, (channel, 0));
+    }
+    let (payloads, others): (Vec<&Record>, Vec<&Record>) =
+        records.iter().partition(|record| record.topic().is_payload());
+    for group in [others, payloads] {
+        for record in group {
+            let (channel_id, sequence) = channels.get_mut(&record.topic()).unwrap();
+            *sequence += 1;
+            let log_time = log_time(record, records);
+            let (channel_id, sequence) = (*channel_id, *sequence);
+            let header = mcap::records::MessageHeader { channel_id, sequence, log_time, publish_time: log_time };
+            writer.write_to_known_channel(&header, &record.encode(Encoding::Bincode).unwrap()).unwrap();
+        }
+        writer.flush().unwrap();
+    }
+    writer.finish().unwrap();
+}
+
+/// A payload has the time of its step.
+fn log_time(record: &Record, records: &[Record]) -> u64 {
+    let of_step = |wanted: u64| {
+        records.iter().find_map(|record| match record {
+            Record::Step(step) if step.step == wanted => step.time_ns,
+            _ => None,
+        })
+    };
+    match record {
+        Record::Logits(logits) => of_step(logits.step),
+        record => record.time_ns(),
+    }
+    .unwrap_or(0)
+}
