@@ -2,19 +2,10 @@
 //!
 //! Where the scalar form already compiles to vector code, it is the kernel.
 
-use super::super::{ActivationRow, QuantizedRow, RopeLayout, RowStatistics, scalar};
+use super::super::{ActivationRow, RopeLayout, scalar};
 use super::{Kernels, Rotation, WeightFormat, compiled_for};
 
 impl Kernels {
-    /// Quantizes a row into `row`, whatever its length was.
-    ///
-    /// # Panics
-    ///
-    /// If the length of `x` is not a multiple of [`super::super::BLOCK`].
-    pub fn quantize(&self, x: &[f32], row: &mut QuantizedRow) {
-        *row = scalar::quantize(x);
-    }
-
     /// The row as a matrix of `format` reads it.
     ///
     /// # Panics
@@ -69,16 +60,6 @@ impl Kernels {
         compiled_for!(self.isa, fn(rotation: &Rotation = rotation, layout: RopeLayout = layout, head: &mut [f32] = head) {
             rotation.apply(layout, head);
         });
-    }
-
-    /// All statistics of one raw logits row.
-    pub fn row_statistics(&self, row: &[f32]) -> RowStatistics {
-        scalar::row_statistics(row)
-    }
-
-    /// The order-free checksum of a logits row.
-    pub fn checksum(&self, row: &[f32]) -> u64 {
-        scalar::checksum(row)
     }
 
     /// `out[i] = exp(x[i] - maximum)`: the unnormalized probabilities of a row.

@@ -10,6 +10,8 @@ mod matmul;
 mod noise;
 mod output;
 mod prepared;
+mod quantize;
+mod statistics;
 
 pub(in crate::arith) use attention::KvNumber;
 pub use attention::{KvPage, KvPageMut};
@@ -92,10 +94,10 @@ macro_rules! compiled_for {
 }
 use compiled_for;
 
-/// The contract's tree: lane j takes lane j + 16, then + 8, + 4, + 2, + 1.
+/// The contract's tree of halves: for 32 lanes, lane j takes lane j + 16, then + 8, + 4, + 2, + 1.
 #[inline(always)]
-fn sum_by_halves(mut lanes: [f32; LANES]) -> f32 {
-    let mut width = LANES / 2;
+fn sum_by_halves<const N: usize>(mut lanes: [f32; N]) -> f32 {
+    let mut width = N / 2;
     while width > 0 {
         let (low, high) = lanes.split_at_mut(width);
         for (low, high) in low.iter_mut().zip(&high[..width]) {
