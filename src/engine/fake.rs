@@ -15,6 +15,8 @@ use crate::types::{PageId, StateSlot, TokenId};
 
 /// Logits in a row, as in the incident with the invalid rows.
 pub const VOCABULARY: usize = 64;
+/// Drafts that a step may verify.
+const MOST_DRAFTS: usize = 15;
 /// Tokens of history that the recurrent state holds.
 const HISTORY: usize = 2;
 
@@ -47,7 +49,7 @@ impl FakeBackend {
         let snapshots = if state_slots > 0 { pages } else { 0 };
         let shared = Arc::new(Mutex::new(Shared::default()));
         let backend = Self {
-            capacity: Capacity { vocabulary_size: VOCABULARY, pages, state_slots, snapshots, drafts: 0 },
+            capacity: Capacity { vocabulary_size: VOCABULARY, pages, state_slots, snapshots, drafts: MOST_DRAFTS },
             pages: vec![[u32::MAX; ATTENTION_CHUNK]; pages],
             states: vec![vec![u32::MAX; HISTORY]; state_slots],
             snapshots: BTreeMap::new(),

@@ -202,3 +202,7 @@ impl Outcome {
         self
     }
 }
+
+#[cfg(test)]
+#[path = "step_tests.rs"]
+mod tests;

@@ -2,6 +2,7 @@
 
 mod cache;
 mod invalid_rows;
+mod recorded;
 mod schedule;
 
 use std::collections::BTreeMap;
@@ -21,22 +22,22 @@ const CONTEXT: usize = 400;
 
 /// What a tap saw, in order.
 #[derive(Clone, Debug, Default)]
-struct Seen {
-    steps: Vec<SeenStep>,
-    finished: Vec<(SequenceId, FinishReason)>,
-    events: Vec<(EventKind, SequenceId)>,
+pub(super) struct Seen {
+    pub steps: Vec<SeenStep>,
+    pub finished: Vec<(SequenceId, FinishReason)>,
+    pub events: Vec<(EventKind, SequenceId)>,
 }
 
 #[derive(Clone, Debug)]
-struct SeenStep {
-    sequence: SequenceId,
-    batch: Vec<SequenceId>,
-    prefill: bool,
-    tokens: usize,
-    cached_prefix: usize,
-    prev_accepted: Option<usize>,
-    column: Option<usize>,
-    emitted: Vec<TokenId>,
+pub(super) struct SeenStep {
+    pub sequence: SequenceId,
+    pub batch: Vec<SequenceId>,
+    pub prefill: bool,
+    pub tokens: usize,
+    pub cached_prefix: usize,
+    pub prev_accepted: Option<usize>,
+    pub column: Option<usize>,
+    pub emitted: Vec<TokenId>,
 }
 
 impl Tap for Seen {
@@ -67,20 +68,20 @@ impl Tap for Seen {
 
 /// How an engine under test is set up.
 #[derive(Clone, Copy, Debug)]
-struct Setup {
-    max_batch: usize,
-    prefill_chunk: usize,
-    prefix_cache: bool,
-    recurrent: bool,
-    pages: usize,
+pub(super) struct Setup {
+    pub max_batch: usize,
+    pub prefill_chunk: usize,
+    pub prefix_cache: bool,
+    pub recurrent: bool,
+    pub pages: usize,
 }
 
 impl Setup {
-    fn new(recurrent: bool) -> Self {
+    pub fn new(recurrent: bool) -> Self {
         Self { max_batch: 3, prefill_chunk: 40, prefix_cache: true, recurrent, pages: 64 }
     }
 
-    fn engine(self) -> (Engine<Seen>, Arc<Mutex<Shared>>) {
+    pub fn engine(self) -> (Engine<Seen>, Arc<Mutex<Shared>>) {
         let (backend, shared) = FakeBackend::new(self.pages, if self.recurrent { self.max_batch } else { 0 });
         let config = EngineConfig {
             max_batch: self.max_batch,
@@ -95,10 +96,10 @@ impl Setup {
 
 /// A request: tokens, a JSON object of sampling fields, and the session it belongs to.
 #[derive(Clone, Debug)]
-struct Job {
-    prompt: Vec<TokenId>,
-    fields: &'static str,
-    session: Option<&'static str>,
+pub(super) struct Job {
+    pub prompt: Vec<TokenId>,
+    pub fields: &'static str,
+    pub session: Option<&'static str>,
 }
 
 /// `length` tokens that begin with `first`; jobs with different first tokens share no prefix.
@@ -106,7 +107,7 @@ fn prompt(first: u32, length: usize) -> Vec<TokenId> {
     (0..length as u32).map(|index| TokenId((first + index * (index + 3)) % 64)).collect()
 }
 
-fn job(first: u32, length: usize, fields: &'static str) -> Job {
+pub(super) fn job(first: u32, length: usize, fields: &'static str) -> Job {
     Job { prompt: prompt(first, length), fields, session: None }
 }
 
@@ -127,7 +128,7 @@ impl Job {
     }
 
     /// What the job's choices emit, decoded one token at a time without any engine.
-    fn expected(&self, recurrent: bool) -> Vec<Vec<TokenId>> {
+    pub fn expected(&self, recurrent: bool) -> Vec<Vec<TokenId>> {
         let sampling = self.submission().sampling;
         let mut sampler = Sampler::default();
         let choice = |choice| {
@@ -170,7 +171,7 @@ fn run(engine: &mut Engine<Seen>) -> BTreeMap<SequenceId, FinishedChoice> {
 }
 
 /// Submits a job that is not refused.
-fn submit(engine: &mut Engine<Seen>, job: &Job) -> RequestId {
+pub(super) fn submit(engine: &mut Engine<Seen>, job: &Job) -> RequestId {
     let (request, accepted) = engine.submit(job.submission());
     accepted.expect("the test's job is accepted");
     request
