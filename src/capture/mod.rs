@@ -26,3 +26,6 @@ pub use recover::{Recovery, recover};
 pub use topic::{Record, Topic};
 pub use verify::{RowCounts, Verification, verify};
 pub use writer::{CaptureWriter, ChannelSummary, Overflow, RowKey, WriteSummary, WriterOptions};
+
+#[cfg(test)]
+mod tests;

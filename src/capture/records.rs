@@ -581,6 +581,13 @@ pub struct MaskRecord {
     pub bits: Vec<u8>,
 }
 
+impl MaskRecord {
+    /// The record of a mask row, with its hash.
+    pub fn new(tokens: u32, bits: Vec<u8>) -> Self {
+        Self { hash: *blake3::hash(&bits).as_bytes(), tokens, bits }
+    }
+}
+
 /// A message of the `logits` channel: one row's payload.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

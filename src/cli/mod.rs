@@ -3,6 +3,7 @@
 //! Results go to stdout, diagnostics to stderr; the exit status is the same for every command (see [`Outcome`]).
 
 pub mod dump;
+pub mod export;
 pub mod info;
 mod output;
 pub mod params;
@@ -50,6 +51,7 @@ enum Command {
     Verify(verify::Options),
     Recover(recover::Options),
     Dump(dump::Options),
+    Export(export::Options),
 }
 
 /// Runs the command line of this process.
@@ -79,5 +81,6 @@ fn run(command: Command) -> anyhow::Result<Outcome> {
         Command::Verify(options) => verify::run(&options),
         Command::Recover(options) => recover::run(&options),
         Command::Dump(options) => dump::run(&options),
+        Command::Export(options) => export::run(&options),
     }
 }

@@ -53,6 +53,8 @@ pub(super) const CHUNK_START: usize = PREFIX + CHUNK_HEADER + 4;
 
 impl ChunkHeader {
     /// Reads the header of a chunk record of `length` content bytes; `bytes` begins with the record's prefix.
+    ///
+    /// `None` when its sizes disagree: a wrong length would swallow the chunks after it.
     pub(super) fn parse(bytes: &[u8], length: u64) -> Option<Self> {
         let content = bytes.get(PREFIX..)?;
         let name_length = read_u32(content, 28)? as usize;
@@ -67,7 +69,7 @@ impl ChunkHeader {
         };
         let header_length = (CHUNK_HEADER + name_length) as u64;
         let compressed_size = read_u64(content, 32 + name_length)?;
-        if compressed_size.checked_add(header_length)? > length {
+        if compressed_size.checked_add(header_length)? != length {
             return None;
         }
         Some(Self {

@@ -131,7 +131,8 @@ impl Layout {
             }
             op::MESSAGE_INDEX => {
                 let Some(channel) = read_u16(start, PREFIX) else { return Ok(None) };
-                let Some(bytes) = read_u32(start, PREFIX + 2) else { return Ok(None) };
+                let bytes = read_u32(start, PREFIX + 2).filter(|bytes| length == 2 + 4 + u64::from(*bytes));
+                let Some(bytes) = bytes else { return Ok(None) };
                 self.add_message_index(offset..end, channel, u64::from(bytes) / 16);
             }
             op::MESSAGE => self.add_bare_message(offset..end),

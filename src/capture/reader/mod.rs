@@ -238,6 +238,3 @@ impl CaptureReader {
         open::load(&self.source, &self.layout, &self.cache, segment)
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
-use std::io::{self, BufWriter};
+use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -33,7 +33,19 @@ const HEADER_REPEAT_BYTES: u64 = 64 << 20;
 /// zstd level of chunks.
 const CHUNK_LEVEL: u32 = 1;
 
-type McapWriter = mcap::Writer<NoSeek<BufWriter<File>>>;
+type McapWriter = mcap::Writer<NoSeek<BufWriter<Box<dyn Output>>>>;
+
+/// Where the bytes of a capture go.
+pub(in crate::capture) trait Output: Write + Send {
+    /// Makes what was written durable.
+    fn sync(&mut self) -> io::Result<()>;
+}
+
+impl Output for File {
+    fn sync(&mut self) -> io::Result<()> {
+        self.sync_all()
+    }
+}
 
 pub(super) struct CaptureFile {
     path: PathBuf,
@@ -60,10 +72,21 @@ impl CaptureFile {
             io::ErrorKind::AlreadyExists => CaptureError::Exists { path: partial.clone() },
             _ => CaptureError::Io { path: partial.clone(), action: "create the file", source },
         })?;
+        Self::create_on(path, Box::new(file), header, options)
+    }
+
+    /// Writes the first chunk of a capture of that name to `output`.
+    pub(super) fn create_on(
+        path: &Path,
+        output: Box<dyn Output>,
+        header: Header,
+        options: &WriterOptions,
+    ) -> Result<Self, CaptureError> {
+        let partial = partial_path(path);
         let epoch_ns = header.epoch_ns;
         let encoded = Record::from(header).encode(options.encoding);
         let encoded = encoded.map_err(|source| CaptureError::Encode { topic: Topic::Header, source })?;
-        let mcap = begin(file, options.encoding).map_err(|error| write_failed(&partial, error))?;
+        let mcap = begin(output, options.encoding).map_err(|error| write_failed(&partial, error))?;
         let mut this = Self {
             path: path.to_owned(),
             partial,
@@ -218,7 +241,7 @@ fn partial_path(path: &Path) -> PathBuf {
     PathBuf::from(name)
 }
 
-fn begin(file: File, encoding: Encoding) -> Result<McapWriter, McapError> {
+fn begin(output: Box<dyn Output>, encoding: Encoding) -> Result<McapWriter, McapError> {
     let options = WriteOptions::new()
         .profile(PROFILE)
         .library(concat!("stepscope ", env!("CARGO_PKG_VERSION")))
@@ -228,7 +251,7 @@ fn begin(file: File, encoding: Encoding) -> Result<McapWriter, McapError> {
         // A chunk ends where a batch does, and reaches the file in one piece.
         .chunk_size(None)
         .disable_seeking(true);
-    let mut mcap = options.create(NoSeek::new(BufWriter::new(file)))?;
+    let mut mcap = options.create(NoSeek::new(BufWriter::new(output)))?;
     let version = FORMAT_VERSION.to_string();
     for topic in Topic::ALL {
         let schema = mcap.add_schema(topic.schema_name(), SCHEMA_ENCODING, version.as_bytes())?;
@@ -241,9 +264,9 @@ fn begin(file: File, encoding: Encoding) -> Result<McapWriter, McapError> {
 fn close(mcap: McapWriter, path: &Path) -> Result<u64, CaptureError> {
     let io = |action: &'static str| move |source| CaptureError::Io { path: path.to_owned(), action, source };
     let buffered = mcap.into_inner().into_inner();
-    let file = buffered.into_inner().map_err(|error| io("write")(error.into_error()))?;
-    file.sync_all().map_err(io("make the file durable"))?;
-    Ok(file.metadata().map_err(io("read the file's length"))?.len())
+    let mut output = buffered.into_inner().map_err(|error| io("write")(error.into_error()))?;
+    output.sync().map_err(io("make the file durable"))?;
+    Ok(std::fs::metadata(path).map_err(io("read the file's length"))?.len())
 }
 
 /// Makes a rename durable.

@@ -13,6 +13,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+#[cfg(test)]
+pub(super) use self::file::Output;
 use self::file::CaptureFile;
 pub(super) use self::file::PROFILE;
 use self::ledger::Ledger;
@@ -109,7 +111,22 @@ impl CaptureWriter {
     /// Begins a capture at `path`, which must not exist, nor `path` with `.partial` appended.
     pub fn create(path: &Path, header: Header, options: WriterOptions) -> Result<Self, CaptureError> {
         let epoch_ns = header.epoch_ns;
-        let file = CaptureFile::create(path, header, &options)?;
+        Self::start(path, CaptureFile::create(path, header, &options)?, epoch_ns, options)
+    }
+
+    /// A capture whose bytes go somewhere else, for tests of failing outputs.
+    #[cfg(test)]
+    pub(super) fn create_on(
+        path: &Path,
+        output: Box<dyn Output>,
+        header: Header,
+        options: WriterOptions,
+    ) -> Result<Self, CaptureError> {
+        let epoch_ns = header.epoch_ns;
+        Self::start(path, CaptureFile::create_on(path, output, header, &options)?, epoch_ns, options)
+    }
+
+    fn start(path: &Path, file: CaptureFile, epoch_ns: u64, options: WriterOptions) -> Result<Self, CaptureError> {
         let queue = Arc::new(Queue::new(options.queue_bytes));
         let thread = std::thread::Builder::new().name("capture-writer".to_owned()).spawn({
             let queue = Arc::clone(&queue);

@@ -1,0 +1,96 @@
+//! Recorders in other languages: plain MCAP, msgpack or JSON, nothing but the required core.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::io::Cursor;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::support::place;
+use crate::capture::{CaptureReader, recover, verify};
+use crate::types::{ChoiceIndex, RequestId, SequenceId};
+
+/// Messages of a minimal recorder: (topic, message).
+fn messages() -> Vec<(&'static str, Value)> {
+    vec![
+        (
+            "header",
+            json!({
+                "format_version": 1, "recorder": { "name": "minimal", "version": "0" },
+                "sampler_semantics": "vllm", "epoch_ns": 0, "logits_tier": "off",
+            }),
+        ),
+        ("request", json!({ "admitted": { "request": 0, "time_ns": 1, "prompt_tokens": [5, 6], "choices": 1 } })),
+        ("step", json!({ "step": 0, "request": 0, "choice": 0, "first_position": 0, "drafts": [], "emitted": [9] })),
+        (
+            "step",
+            json!({ "step": 1, "request": 0, "choice": 0, "first_position": 2, "drafts": [3, -1], "emitted": [3, 4] }),
+        ),
+        ("request", json!({ "finished": { "request": 0, "choice": 0, "time_ns": 9, "emitted_tokens": 3 } })),
+    ]
+}
+
+fn write(encoding: &str, chunked: bool, encode: impl Fn(&Value) -> Vec<u8>) -> Vec<u8> {
+    let mut file = Vec::new();
+    let options = mcap::WriteOptions::new().profile("stepscope").use_chunks(chunked).compression(None);
+    let mut writer = options.create(Cursor::new(&mut file)).unwrap();
+    let mut ids = BTreeMap::new();
+    for (topic, message) in messages() {
+        let next = ids.len() as u16 + 40;
+        let id = *ids.entry(topic).or_insert(next);
+        let channel = mcap::Channel {
+            id,
+            topic: topic.to_owned(),
+            schema: None,
+            message_encoding: encoding.to_owned(),
+            metadata: BTreeMap::new(),
+        };
+        let data = Cow::Owned(encode(&message));
+        let message = mcap::Message { channel: Arc::new(channel), sequence: 0, log_time: 0, publish_time: 0, data };
+        writer.write(&message).unwrap();
+    }
+    writer.finish().unwrap();
+    drop(writer);
+    file
+}
+
+#[test]
+fn minimal_recorders_are_read() {
+    let json_bytes = |value: &Value| serde_json::to_vec(value).unwrap();
+    let msgpack_bytes = |value: &Value| rmp_serde::to_vec_named(value).unwrap();
+    for chunked in [true, false] {
+        let files = [write("json", chunked, json_bytes), write("msgpack", chunked, msgpack_bytes)];
+        for file in files {
+            let (_directory, path) = place();
+            std::fs::write(&path, &file).unwrap();
+            let reader = CaptureReader::open(&path).unwrap();
+            assert!(reader.issues().is_empty(), "{:?}", reader.issues());
+            assert_eq!(reader.header().recorder.name, "minimal");
+            let sequence = SequenceId { request: RequestId(0), choice: ChoiceIndex(0) };
+            let steps: Vec<_> = reader.steps(sequence).map(Result::unwrap).collect();
+            assert_eq!(steps.iter().map(|step| step.emitted.clone()).collect::<Vec<_>>(), [vec![9], vec![3, 4]]);
+            assert_eq!((steps[1].drafts.clone(), steps[1].bonus, steps[1].time_ns), (vec![3, -1], None, None));
+            let found = verify(&reader).unwrap();
+            assert_eq!((found.findings, found.missing), (vec![], vec![]));
+
+            let out = path.with_file_name("native.mcap");
+            recover(&reader, &out).unwrap();
+            let native = CaptureReader::open(&out).unwrap();
+            assert_eq!(native.steps(sequence).map(Result::unwrap).collect::<Vec<_>>(), steps);
+        }
+    }
+}
+
+#[test]
+fn a_foreign_recorder_s_mistake_is_told_with_its_place() {
+    let broken = |value: &Value| {
+        let text = serde_json::to_string(value).unwrap();
+        text.replace("first_position", "first_positon").into_bytes()
+    };
+    let (_directory, path) = place();
+    std::fs::write(&path, write("json", true, broken)).unwrap();
+    let found = verify(&CaptureReader::open(&path).unwrap()).unwrap();
+    let words = found.findings.join("\n");
+    assert!(words.contains("`step` message at byte") && words.contains("first_positon"), "{words}");
+}

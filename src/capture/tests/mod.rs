@@ -1,0 +1,12 @@
+//! The format's promises, tested on whole files.
+
+mod damage;
+mod foreign;
+mod golden;
+mod random;
+mod reading;
+mod recording;
+mod recovery;
+mod round_trip;
+mod samples;
+mod support;

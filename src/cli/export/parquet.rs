@@ -1,0 +1,175 @@
+//! Writing the table in batches, so that memory does not grow with the capture.
+
+use std::ffi::OsString;
+use std::fs::{File, OpenOptions};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use polars::prelude::{BatchedWriter, DataFrame, ParquetWriter};
+
+use super::super::Outcome;
+use super::columns::{Columns, Line};
+use crate::capture::{CaptureError, CaptureReader};
+
+/// Lines of one batch, a row group of the file.
+const BATCH: usize = 64 << 10;
+
+pub(super) fn export(capture: &Path, out: &Path) -> anyhow::Result<Outcome> {
+    let reader = CaptureReader::open(capture)?;
+    if out.exists() {
+        bail!("{}: exists already and is not overwritten; remove it or choose another name", out.display());
+    }
+    for issue in reader.issues().iter() {
+        eprintln!("warning: {issue}");
+    }
+    let partial = partial_path(out);
+    let file = OpenOptions::new().write(true).create(true).truncate(true).open(&partial);
+    let file = file.with_context(|| format!("{}: cannot create the file", partial.display()))?;
+    let (lines, unreadable) = write(&reader, file).with_context(|| format!("{}: cannot write", partial.display()))?;
+    std::fs::rename(&partial, out).with_context(|| format!("{}: cannot name the finished file", out.display()))?;
+    println!("{}: {lines} lines", out.display());
+    Ok(if unreadable == 0 && reader.issues().is_empty() { Outcome::Clean } else { Outcome::Missing })
+}
+
+/// Writes all lines; returns how many, and how many step records could not be read.
+fn write(reader: &CaptureReader, file: File) -> anyhow::Result<(u64, u64)> {
+    // The first batch, even when it is empty, has the schema.
+    let mut columns = Columns::default();
+    let empty = DataFrame::new_infer_height(columns.take())?;
+    let mut writer: BatchedWriter<File> = ParquetWriter::new(file).batched(empty.schema())?;
+    let (mut lines, mut unreadable, mut waiting) = (0_u64, 0_u64, 0_usize);
+    for sequence in reader.sequences() {
+        for step in reader.steps(sequence) {
+            let step = match step {
+                Ok(step) => step,
+                Err(error @ CaptureError::Io { .. }) => return Err(error.into()),
+                Err(error) => {
+                    eprintln!("warning: {error}");
+                    unreadable += 1;
+                    continue;
+                }
+            };
+            let rows = (0_u32..).zip(&step.rows).map(Some);
+            let none = step.rows.is_empty().then_some(None);
+            for row in rows.chain(none) {
+                columns.push(&Line { step: &step, row });
+                waiting += 1;
+            }
+            if waiting >= BATCH {
+                lines += waiting as u64;
+                waiting = 0;
+                writer.write_batch(&DataFrame::new_infer_height(columns.take())?)?;
+            }
+        }
+    }
+    lines += waiting as u64;
+    writer.write_batch(&DataFrame::new_infer_height(columns.take())?)?;
+    writer.finish()?;
+    Ok((lines, unreadable))
+}
+
+fn partial_path(out: &Path) -> PathBuf {
+    let mut name = OsString::from(out);
+    name.push(".partial");
+    PathBuf::from(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use polars::prelude::{ParquetReader, SerReader};
+
+    use super::*;
+    use crate::capture::records::{
+        FORMAT_VERSION, Header, LogitsTier, Recorder, RowRecord, RowStatistics, StepPath, StepRecord,
+    };
+    use crate::capture::{CaptureWriter, WriterOptions};
+
+    #[test]
+    fn unknown_is_null_and_known_is_exact() {
+        let directory = tempfile::tempdir().unwrap();
+        let (capture, out) = (directory.path().join("c.mcap"), directory.path().join("d.parquet"));
+        let writer = CaptureWriter::create(&capture, header(), WriterOptions::default()).unwrap();
+        writer.write(step(0, vec![])).unwrap();
+        writer.write(step(1, vec![row()])).unwrap();
+        writer.finish().unwrap();
+        assert_eq!(export(&capture, &out).unwrap(), Outcome::Clean);
+        let table = ParquetReader::new(File::open(&out).unwrap()).finish().unwrap();
+        assert_eq!(table.height(), 2);
+        let step = table.column("step").unwrap().u64().unwrap();
+        assert_eq!((step.get(0), step.get(1)), (Some(0), Some(1)));
+        let checksum = table.column("checksum").unwrap().u64().unwrap();
+        assert_eq!((checksum.get(0), checksum.get(1)), (None, Some(u64::MAX)));
+        let rank = table.column("rank").unwrap().u32().unwrap();
+        assert_eq!((rank.get(0), rank.get(1)), (None, None));
+        let path = table.column("path").unwrap().str().unwrap();
+        assert_eq!(path.get(1), Some("decode"));
+        assert!(export(&capture, &out).unwrap_err().to_string().contains("not overwritten"));
+    }
+
+    fn header() -> Header {
+        Header {
+            format_version: FORMAT_VERSION,
+            recorder: Recorder { name: "test".into(), version: "0".into(), build: None },
+            sampler_semantics: "stepscope".into(),
+            arithmetic_version: None,
+            epoch_ns: 0,
+            model: None,
+            device: None,
+            configuration: vec![],
+            components: vec![],
+            faults: vec![],
+            logits_tier: LogitsTier::Off,
+            redactions: vec![],
+        }
+    }
+
+    fn row() -> RowRecord {
+        RowRecord {
+            position: 1,
+            token: Some(3),
+            statistics: Some(RowStatistics {
+                argmax: None,
+                maximum: 1.5,
+                log_sum_exp: 2.5,
+                nan_count: 1,
+                positive_infinity_count: 0,
+                negative_infinity_count: 0,
+                checksum: u64::MAX,
+            }),
+            rank: None,
+            margin: None,
+            scheduler_mask: None,
+            applied_mask: None,
+            mask_population: None,
+            logprob: None,
+        }
+    }
+
+    fn step(step: u64, rows: Vec<RowRecord>) -> StepRecord {
+        StepRecord {
+            step,
+            request: 0,
+            choice: 0,
+            first_position: step as u32,
+            drafts: vec![],
+            emitted: vec![],
+            time_ns: None,
+            q_len: None,
+            prev_accepted: None,
+            path: Some(StepPath::Decode),
+            scheduler: None,
+            batch: None,
+            input_tokens: None,
+            cached_prefix: None,
+            drafts_raw: None,
+            withheld: None,
+            state: None,
+            grammar: None,
+            verdicts: None,
+            bonus: None,
+            stop: None,
+            rows,
+            timings: None,
+        }
+    }
+}
