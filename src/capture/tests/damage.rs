@@ -166,7 +166,13 @@ fn random_files_never_panic() {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             let byte = (random >> 56) as u8;
             // Opcodes and small lengths often enough to get somewhere.
-            bytes.push(if byte & 3 == 0 { byte >> 4 } else if byte & 3 == 1 { 0 } else { byte });
+            bytes.push(if byte & 3 == 0 {
+                byte >> 4
+            } else if byte & 3 == 1 {
+                0
+            } else {
+                byte
+            });
         }
         std::fs::write(&path, &bytes).unwrap();
         readable(&path);

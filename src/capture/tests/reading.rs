@@ -99,7 +99,8 @@ fn a_newer_format_is_refused_by_name() {
 #[test]
 fn other_files_are_refused() {
     let (_directory, path) = place();
-    for (bytes, expected) in [(&b""[..], "byte 0"), (b"GGUF\x03\0\0\0 and more", "byte 0"), (b"\x89MCAP0\r", "byte 0")] {
+    for (bytes, expected) in [(&b""[..], "byte 0"), (b"GGUF\x03\0\0\0 and more", "byte 0"), (b"\x89MCAP0\r", "byte 0")]
+    {
         std::fs::write(&path, bytes).unwrap();
         assert!(CaptureReader::open(&path).unwrap_err().to_string().contains(expected));
     }

@@ -12,7 +12,8 @@ fn check(path: &std::path::Path, round: usize) -> usize {
     let found = verify(&reader).unwrap();
     assert_eq!(found.findings, Vec::<String>::new(), "round {round}");
     let count = |reader: &CaptureReader| reader.sequences().map(|sequence| reader.step_count(sequence)).sum::<usize>();
-    let intact: usize = damaged.sequences().map(|sequence| damaged.steps(sequence).filter(|step| step.is_ok()).count()).sum();
+    let intact: usize =
+        damaged.sequences().map(|sequence| damaged.steps(sequence).filter(|step| step.is_ok()).count()).sum();
     assert_eq!(count(&reader), intact, "round {round}: not every intact step was kept");
     count(&reader)
 }

@@ -13,9 +13,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use self::file::CaptureFile;
 #[cfg(test)]
 pub(super) use self::file::Output;
-use self::file::CaptureFile;
 pub(super) use self::file::PROFILE;
 use self::ledger::Ledger;
 use self::queue::{Close, Item, Queue};
