@@ -5,7 +5,7 @@ use std::fs::{File, OpenOptions};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
-use polars::prelude::{BatchedWriter, DataFrame, ParquetWriter};
+use polars::prelude::{DataFrame, ParquetWriter};
 
 use super::super::Outcome;
 use super::columns::{Columns, Line};
@@ -36,7 +36,7 @@ fn write(reader: &CaptureReader, file: File) -> anyhow::Result<(u64, u64)> {
     // The first batch, even when it is empty, has the schema.
     let mut columns = Columns::default();
     let empty = DataFrame::new_infer_height(columns.take())?;
-    let mut writer: BatchedWriter<File> = ParquetWriter::new(file).batched(empty.schema())?;
+    let mut writer = ParquetWriter::new(file).batched(empty.schema())?;
     let (mut lines, mut unreadable, mut waiting) = (0_u64, 0_u64, 0_usize);
     for sequence in reader.sequences() {
         for step in reader.steps(sequence) {
