@@ -28,8 +28,7 @@ pub(super) struct Forward<'a> {
     pub plan: &'a RowPlan<'a>,
     pub compute: &'a mut Compute,
     pub cache: &'a mut KvCache,
-    /// `None` for a model without recurrent layers.
-    pub state: Option<&'a mut ConvolutionState>,
+    pub state: &'a mut ConvolutionState,
     pub buffers: &'a mut Buffers,
 }
 
@@ -87,7 +86,7 @@ impl Forward<'_> {
 
     /// Gated short convolution, `residual += out_projection * (C * convolution(B * x))`.
     fn short_convolution(&mut self, layer: &PackedConvolution) -> Result<(), RegionPanicked> {
-        let Some(state) = self.state.as_deref_mut() else { return Ok(()) };
+        let state = &mut *self.state;
         let Buffers { residual, activations, gates, window, mixed, product, .. } = &mut *self.buffers;
         let hidden = self.config.hidden_size;
         let mixed = &mut mixed[..residual.len()];

@@ -30,7 +30,7 @@ use super::{Backend, BackendError, BackendOptions, Capacity, DeviceDescription};
 use super::{SnapshotId, StateAccess, StepBatch, StepOutput};
 use crate::arith::Kernels;
 use crate::arith::scalar::{RopeTable, Rotation};
-use crate::model::{Model, ModelConfig};
+use crate::model::{LayerKind, Model, ModelConfig};
 use crate::types::{PageId, StateSlot};
 
 /// A model on the processor.
@@ -40,8 +40,7 @@ pub struct CpuBackend {
     rope: RopeTable,
     compute: Compute,
     cache: KvCache,
-    /// `None` for a model without recurrent layers.
-    state: Option<ConvolutionState>,
+    state: ConvolutionState,
     drafts: usize,
     buffers: Buffers,
     /// The message of a panic, after which nothing that a region wrote can be trusted.
@@ -75,11 +74,13 @@ impl CpuBackend {
             kv_heads: config.kv_heads,
             head_size: config.head_size,
         })?;
-        let state = config.convolution_width.map(|width| {
-            let layers = weights.convolution_layers();
-            let shape = StateShape { layers, channels: config.hidden_size, width, drafts: options.drafts };
-            ConvolutionState::new(shape, options.state_slots, options.snapshots)
-        });
+        let shape = StateShape {
+            layers: weights.convolution_layers(),
+            channels: config.hidden_size,
+            width: convolution_width(&config)?,
+            drafts: options.drafts,
+        };
+        let state = ConvolutionState::new(shape, options.state_slots, options.snapshots)?;
         let compute = Compute { kernels, pool };
         let drafts = options.drafts;
         Ok(Self { config, weights, rope, compute, cache, state, drafts, buffers: Buffers::default(), panicked: None })
@@ -90,7 +91,7 @@ impl CpuBackend {
             vocabulary_size: self.weights.embedding.rows(),
             pages: self.cache.pages(),
             drafts: self.drafts,
-            state: self.state.as_ref(),
+            state: &self.state,
         };
         let plan = plan(batch, &limits)?;
         if plan.rows.is_empty() {
@@ -108,7 +109,7 @@ impl CpuBackend {
             plan: &plan,
             compute: &mut self.compute,
             cache: &mut self.cache,
-            state: self.state.as_mut(),
+            state: &mut self.state,
             buffers: &mut self.buffers,
         };
         forward.run(output).map_err(|RegionPanicked(message)| {
@@ -116,11 +117,15 @@ impl CpuBackend {
             BackendError::Panicked(message)
         })
     }
+}
 
-    fn recurrent(&mut self) -> Result<&mut ConvolutionState, BackendError> {
-        self.state
-            .as_mut()
-            .ok_or_else(|| BackendError::Model("it has no recurrent state to save or restore".to_owned()))
+/// Taps of the short convolutions; 1, looking back at nothing, for a model without any.
+fn convolution_width(config: &ModelConfig) -> Result<usize, BackendError> {
+    let has_convolutions = config.layers.contains(&LayerKind::ShortConvolution);
+    match config.convolution_width {
+        Some(width) if width > 0 => Ok(width),
+        None if !has_convolutions => Ok(1),
+        _ => Err(BackendError::Model("it has short convolutions, but says no width above 0 for them".to_owned())),
     }
 }
 
@@ -133,8 +138,8 @@ impl Backend for CpuBackend {
         Capacity {
             vocabulary_size: self.weights.head.rows(),
             pages: self.cache.pages(),
-            state_slots: self.state.as_ref().map_or(0, ConvolutionState::slots),
-            snapshots: self.state.as_ref().map_or(0, ConvolutionState::snapshots),
+            state_slots: self.state.slots(),
+            snapshots: self.state.snapshots(),
             drafts: self.drafts,
         }
     }
@@ -154,14 +159,14 @@ impl Backend for CpuBackend {
     }
 
     fn save_state(&mut self, from: StateAccess, to: SnapshotId) -> Result<(), BackendError> {
-        self.recurrent()?.save(from, to)
+        self.state.save(from, to)
     }
 
     fn restore_state(&mut self, from: SnapshotId, to: StateSlot) -> Result<(), BackendError> {
-        self.recurrent()?.restore(from, to)
+        self.state.restore(from, to)
     }
 
     fn free_snapshot(&mut self, snapshot: SnapshotId) -> Result<(), BackendError> {
-        self.recurrent()?.free(snapshot)
+        self.state.free(snapshot)
     }
 }

@@ -41,8 +41,7 @@ pub(super) struct Limits<'a> {
     pub vocabulary_size: usize,
     pub pages: usize,
     pub drafts: usize,
-    /// `None` for a model without recurrent layers.
-    pub state: Option<&'a ConvolutionState>,
+    pub state: &'a ConvolutionState,
 }
 
 /// Checks `batch` against `limits` and lays its rows out.
@@ -72,7 +71,7 @@ fn check_tokens(entry: &BatchEntry, limits: &Limits<'_>) -> Result<(), String> {
     if let Some(token) = entry.tokens.iter().find(|token| token.index() >= limits.vocabulary_size) {
         return Err(format!("token {token} is not below the vocabulary size {}", limits.vocabulary_size));
     }
-    if !entry.prefill && length > limits.drafts + 1 {
+    if !entry.prefill && length - 1 > limits.drafts {
         return Err(format!("{length} tokens outside prefill; one and up to {} drafts fit", limits.drafts));
     }
     if entry.logits_from > length {
@@ -97,14 +96,14 @@ fn check_pages(entry: &BatchEntry, limits: &Limits<'_>) -> Result<(), String> {
 }
 
 fn check_state(entry: &BatchEntry, limits: &Limits<'_>) -> Result<(), String> {
-    let snapshots = &entry.snapshots;
-    let (state, access) = match (limits.state, entry.state) {
-        (Some(state), Some(access)) => (state, access),
-        (None, None) if snapshots.is_empty() => return Ok(()),
-        (None, _) => return Err("it names recurrent state, but the model has none".to_owned()),
-        (Some(_), None) => return Err("it names no state slot, but the model has recurrent layers".to_owned()),
-    };
-    state.check_access(access).map_err(|error| error.to_string())?;
+    let (state, snapshots) = (limits.state, &entry.snapshots);
+    match entry.state {
+        Some(access) => state.check_access(access).map_err(|error| error.to_string())?,
+        None if state.exists() => {
+            return Err("it names no state slot, but the model has recurrent layers".to_owned());
+        }
+        None => {}
+    }
     if !entry.prefill && !snapshots.is_empty() {
         return Err("snapshots are taken in prefill only; use `save_state` after a step".to_owned());
     }
@@ -181,8 +180,12 @@ mod tests {
         }
     }
 
-    fn limits(state: Option<&ConvolutionState>) -> Limits<'_> {
+    fn limits(state: &ConvolutionState) -> Limits<'_> {
         Limits { vocabulary_size: 10, pages: 8, drafts: 3, state }
+    }
+
+    fn no_state() -> ConvolutionState {
+        ConvolutionState::new(StateShape { layers: 0, channels: 2, width: 3, drafts: 3 }, 2, 1).unwrap()
     }
 
     #[track_caller]
@@ -195,7 +198,7 @@ mod tests {
     fn rows_follow_the_entries() {
         let entries = vec![entry(0, 3, &[0]), BatchEntry { logits_from: 0, ..entry(40, 2, &[3, 4]) }];
         let batch = StepBatch { entries };
-        let plan = plan(&batch, &limits(None)).unwrap();
+        let plan = plan(&batch, &limits(&no_state())).unwrap();
         let places: Vec<(usize, usize)> = plan.rows.iter().map(|row| (row.entry, row.position)).collect();
         assert_eq!(places, [(0, 0), (0, 1), (0, 2), (1, 40), (1, 41)]);
         assert_eq!(plan.wanted, [2, 3, 4]);
@@ -204,7 +207,8 @@ mod tests {
 
     #[test]
     fn an_entry_that_breaks_a_rule_is_refused() {
-        let limits = limits(None);
+        let state = no_state();
+        let limits = limits(&state);
         let good = || entry(0, 3, &[0]);
         plan(&StepBatch { entries: vec![good()] }, &limits).unwrap();
         refused(vec![BatchEntry { tokens: Vec::new(), ..good() }], &limits, "no tokens");
@@ -215,13 +219,15 @@ mod tests {
         refused(vec![entry(0, 3, &[8])], &limits, "page 8 asked for");
         refused(vec![entry(u32::MAX, 3, &[0])], &limits, "past the greatest position");
         let access = StateAccess { slot: StateSlot(0), column: 0 };
-        refused(vec![BatchEntry { state: Some(access), ..good() }], &limits, "the model has none");
+        refused(vec![BatchEntry { state: Some(access), ..good() }], &limits, "no recurrent layers");
+        let snapshots = vec![(Position(1), SnapshotId(0))];
+        refused(vec![BatchEntry { snapshots, ..good() }], &limits, "no recurrent layers");
     }
 
     #[test]
     fn state_is_checked_against_the_row() {
-        let state = ConvolutionState::new(StateShape { layers: 1, channels: 2, width: 3, drafts: 3 }, 2, 1);
-        let limits = limits(Some(&state));
+        let state = ConvolutionState::new(StateShape { layers: 1, channels: 2, width: 3, drafts: 3 }, 2, 1).unwrap();
+        let limits = limits(&state);
         let access = |slot, column| Some(StateAccess { slot: StateSlot(slot), column });
         let good = || BatchEntry { state: access(0, 0), ..entry(4, 3, &[0]) };
         // A legal column greater than the number of tokens: the bound is the row, never the query.
@@ -242,7 +248,8 @@ mod tests {
 
     #[test]
     fn a_written_page_belongs_to_one_entry() {
-        let limits = limits(None);
+        let state = no_state();
+        let limits = limits(&state);
         // Both read page 0, each writes a page of its own.
         let shared = vec![entry(32, 2, &[0, 1]), entry(32, 2, &[0, 2])];
         plan(&StepBatch { entries: shared }, &limits).unwrap();

@@ -4,6 +4,8 @@ use crate::backend::{BackendError, SnapshotId, StateAccess};
 use crate::types::StateSlot;
 
 /// State rows of every slot, laid out `[slot][layer][column][channel]`, and snapshots `[layer][column][channel]`.
+///
+/// A model without convolutions has a state of no layers, no slots and no snapshots.
 pub(super) struct ConvolutionState {
     layers: usize,
     channels: usize,
@@ -29,12 +31,24 @@ pub(super) struct StateShape {
 }
 
 impl ConvolutionState {
-    pub(super) fn new(shape: StateShape, slots: usize, snapshots: usize) -> Self {
+    pub(super) fn new(shape: StateShape, slots: usize, snapshots: usize) -> Result<Self, BackendError> {
         let history = shape.width.saturating_sub(1);
-        let columns = history + shape.drafts;
-        let rows = vec![0.0; slots * shape.layers * columns * shape.channels];
-        let snapshots = (0..snapshots).map(|_| None).collect();
-        Self { layers: shape.layers, channels: shape.channels, history, columns, rows, snapshots }
+        let columns = history.saturating_add(shape.drafts);
+        let elements = [shape.layers, columns, shape.channels].iter().try_fold(slots, |all, n| all.checked_mul(*n));
+        let fits = |elements: &usize| Vec::<f32>::new().try_reserve_exact(*elements).is_ok();
+        let Some(elements) = elements.filter(fits) else {
+            let message =
+                format!("{slots} state slots with {} drafts do not fit in memory; ask for fewer", shape.drafts);
+            return Err(BackendError::Configuration(message));
+        };
+        let rows = vec![0.0; elements];
+        let snapshots = if shape.layers == 0 { Vec::new() } else { vec![None; snapshots] };
+        Ok(Self { layers: shape.layers, channels: shape.channels, history, columns, rows, snapshots })
+    }
+
+    /// Whether the model has recurrent layers at all.
+    pub(super) fn exists(&self) -> bool {
+        self.layers > 0
     }
 
     /// Columns a convolution looks back.
@@ -106,6 +120,7 @@ impl ConvolutionState {
 
     /// The legal bound is the row: a column from which a whole history can be read.
     pub(super) fn check_access(&self, access: StateAccess) -> Result<(), BackendError> {
+        self.check_exists()?;
         let (slots, last) = (self.slots(), self.columns - self.history);
         let message = match access {
             StateAccess { slot, .. } if slot.0 as usize >= slots => format!("there are {slots} state slots"),
@@ -118,11 +133,19 @@ impl ConvolutionState {
     }
 
     pub(super) fn check_snapshot(&self, snapshot: SnapshotId) -> Result<(), BackendError> {
+        self.check_exists()?;
         if (snapshot.0 as usize) < self.snapshots.len() {
             return Ok(());
         }
         let message = format!("there are {} snapshots", self.snapshots.len());
         Err(BackendError::Resource { kind: "snapshot", id: snapshot.0, message })
+    }
+
+    fn check_exists(&self) -> Result<(), BackendError> {
+        if self.exists() {
+            return Ok(());
+        }
+        Err(BackendError::Model("it has no recurrent layers, and so no state to name, save or restore".to_owned()))
     }
 
     fn row_start(&self, layer: usize, slot: StateSlot) -> usize {
@@ -135,7 +158,7 @@ mod tests {
     use super::*;
 
     fn state() -> ConvolutionState {
-        ConvolutionState::new(StateShape { layers: 2, channels: 3, width: 3, drafts: 4 }, 2, 2)
+        ConvolutionState::new(StateShape { layers: 2, channels: 3, width: 3, drafts: 4 }, 2, 2).unwrap()
     }
 
     fn access(slot: u32, column: usize) -> StateAccess {
@@ -155,6 +178,13 @@ mod tests {
         assert!(state.check_access(access(2, 0)).unwrap_err().to_string().contains("2 state slots"));
         assert_eq!(state.history(0, access(1, 0)), [0.0; 6], "the other layer is untouched");
         assert_eq!(state.history(1, access(0, 0)), [0.0; 6], "the other slot is untouched");
+    }
+
+    #[test]
+    fn a_state_that_cannot_fit_is_an_error() {
+        let shape = StateShape { layers: 2, channels: 3, width: 3, drafts: usize::MAX };
+        let error = ConvolutionState::new(shape, 1, 0).err().unwrap().to_string();
+        assert!(error.contains("do not fit in memory"), "{error}");
     }
 
     #[test]

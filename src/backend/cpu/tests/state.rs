@@ -115,5 +115,5 @@ fn a_model_without_state_says_so() {
     let mut backend = CpuBackend::new(&model, &options()).unwrap();
     assert_eq!(backend.capacity().state_slots, 0);
     let error = backend.free_snapshot(SnapshotId(0)).unwrap_err();
-    assert!(error.to_string().contains("no recurrent state"), "{error}");
+    assert!(error.to_string().contains("no recurrent layers"), "{error}");
 }
