@@ -3,6 +3,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::model::chat_template::TemplateError;
+
 /// A model that could not be loaded: which file, and what is wrong with it.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {problem}", path.display())]
@@ -68,8 +70,8 @@ pub enum Problem {
     #[error("tokenizer: {0}")]
     Tokenizer(String),
     /// The chat template does not parse.
-    #[error("chat template: {0}")]
-    ChatTemplate(String),
+    #[error(transparent)]
+    ChatTemplate(#[from] TemplateError),
 }
 
 impl Problem {

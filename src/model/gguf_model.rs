@@ -26,6 +26,7 @@ pub(crate) fn load(path: &Path) -> Result<Model, ModelError> {
 
 fn assemble_model(path: &Path, gguf: GgufFile) -> Result<Model, Problem> {
     let metadata = &gguf.contents.metadata;
+    refuse_split(metadata)?;
     let mut tensors = tensor_set(&gguf)?;
     let config = model_config(metadata, &mut tensors)?;
     let weights = assemble(&config, &TensorNames::gguf(config.architecture), HeadTying::ByPresence, tensors)?;
@@ -41,6 +42,14 @@ fn assemble_model(path: &Path, gguf: GgufFile) -> Result<Model, Problem> {
         chat_template.as_ref(),
     );
     Ok(Model { identity, config, weights, tokenizer, chat_template, generation_config })
+}
+
+fn refuse_split(metadata: &Metadata) -> Result<(), Problem> {
+    const PARTS: &str = "split.count";
+    match metadata.unsigned(PARTS)? {
+        Some(parts @ 2..) => Err(Problem::setting(PARTS, "a model in one file", format!("one of {parts} parts"))),
+        _ => Ok(()),
+    }
 }
 
 fn tensor_set(gguf: &GgufFile) -> Result<TensorSet, Problem> {
@@ -67,7 +76,7 @@ fn chat_template(metadata: &Metadata, tokenizer: &Tokenizer) -> Result<Option<Ch
         begin_of_sequence: text("tokenizer.ggml.bos_token_id")?,
         end_of_sequence: text("tokenizer.ggml.eos_token_id")?,
     };
-    ChatTemplate::new(source, special).map(Some).map_err(|error| Problem::ChatTemplate(error.to_string()))
+    Ok(Some(ChatTemplate::new(source, special)?))
 }
 
 /// Reads the shape; takes the frequency factors out of `tensors`, since they are part of it.

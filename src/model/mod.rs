@@ -52,3 +52,6 @@ impl Model {
         if path.is_dir() { hugging_face::load(path) } else { gguf_model::load(path) }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -72,14 +72,14 @@ impl ChatTemplate {
     pub fn render(&self, prompt: ChatPrompt<'_>) -> Result<String, TemplateError> {
         let ChatPrompt { messages, tools, add_generation_prompt, unix_seconds } = prompt;
         let SpecialTokenTexts { begin_of_sequence, end_of_sequence } = &self.special;
-        let special = [("bos_token", begin_of_sequence), ("eos_token", end_of_sequence)];
-        let special = special.into_iter().filter_map(|(name, text)| Some((name, text.as_deref()?)));
+        let or_undefined = |text: &Option<String>| text.as_deref().map_or(minijinja::Value::UNDEFINED, Into::into);
         let variables = context! {
             messages => Serde(messages),
             tools => tools.map(Serde),
             documents => (),
             add_generation_prompt,
-            ..special.collect::<minijinja::Value>()
+            bos_token => or_undefined(begin_of_sequence),
+            eos_token => or_undefined(end_of_sequence),
         };
         environment(unix_seconds)
             .template_from_named_str(NAME, &self.prepared)

@@ -43,8 +43,9 @@ pub(crate) fn load(folder: &Path) -> Result<Model, ModelError> {
     })?;
     let tokenizer =
         tokenizer::from_json(&text, config.vocabulary_size).map_err(|problem| problem.at(&tokenizer_path))?;
-    let tokenizer_config = object(&folder.join("tokenizer_config.json"))?.unwrap_or_default();
-    let special = special_token_texts(&tokenizer_config).map_err(|problem| problem.at(folder))?;
+    let tokenizer_config_path = folder.join("tokenizer_config.json");
+    let tokenizer_config = object(&tokenizer_config_path)?.unwrap_or_default();
+    let special = special_token_texts(&tokenizer_config).map_err(|problem| problem.at(&tokenizer_config_path))?;
     let tokenizer = with_end_tokens(tokenizer, &special, &generation_config, &fields)
         .map_err(|problem| problem.at(&tokenizer_path))?;
     let chat_template = chat_template(folder, &tokenizer_config, special)?;
@@ -109,8 +110,11 @@ fn chat_template(
     let path = folder.join("chat_template.jinja");
     let (path, source) = match read(&path)? {
         Some(text) => {
-            let text = String::from_utf8(text)
-                .map_err(|error| Problem::ChatTemplate(format!("expected UTF-8: {error}")).at(&path))?;
+            let text = String::from_utf8(text).map_err(|error| {
+                let offset = error.utf8_error().valid_up_to() as u64;
+                let (expected, found) = ("UTF-8".to_owned(), "an invalid sequence".to_owned());
+                Problem::Malformed { offset, field: "chat template".to_owned(), expected, found }.at(&path)
+            })?;
             (path, text)
         }
         None => {
@@ -121,7 +125,7 @@ fn chat_template(
         }
     };
     let template = ChatTemplate::new(&source, special);
-    template.map(Some).map_err(|error| Problem::ChatTemplate(error.to_string()).at(&path))
+    template.map(Some).map_err(|error| Problem::ChatTemplate(error).at(&path))
 }
 
 /// The template in `tokenizer_config.json`: a string, or a list of named ones, of which `default` is taken.

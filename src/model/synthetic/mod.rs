@@ -138,6 +138,12 @@ impl SyntheticModel {
     }
 }
 
+/// The models whose logits `tests/fixtures/reference/NAME.f32` records, by name.
+pub fn reference_models() -> [(&'static str, SyntheticModel); 3] {
+    let scaled = SyntheticModel { frequency_factors: true, head: Some(WeightFormat::F32), ..SyntheticModel::llama(12) };
+    [("llama", SyntheticModel::llama(11)), ("llama-scaled", scaled), ("lfm2", SyntheticModel::lfm2(13))]
+}
+
 /// A tensor with its names in GGUF and Hugging Face.
 struct RandomTensor {
     names: (String, String),

@@ -158,3 +158,12 @@ fn without_a_template_there_is_none() {
     assert!(model.identity.chat_template_hashes().is_empty());
     assert_eq!(model.identity.name, "synthetic llama 1");
 }
+
+#[test]
+#[ignore = "writes the models that tests/fixtures/reference.py reads, into the folder STEPSCOPE_REFERENCE_MODELS"]
+fn write_reference_models() {
+    let folder = std::env::var_os("STEPSCOPE_REFERENCE_MODELS").expect("STEPSCOPE_REFERENCE_MODELS is set");
+    for (name, model) in reference_models() {
+        model.write_hugging_face(&Path::new(&folder).join(name)).expect("written");
+    }
+}

@@ -200,3 +200,37 @@ fn end_tokens(metadata: &Metadata) -> Result<Vec<TokenId>, Problem> {
     }
     Ok(tokens)
 }
+
+#[cfg(test)]
+mod tests {
+    use tokenizers::tokenizer::{OffsetReferential, OffsetType, PreTokenizedString, PreTokenizer as _};
+
+    use super::*;
+
+    /// Words, in the byte-level alphabet, as `llama.cpp` cuts them under the pre-tokenizer of that name.
+    #[test]
+    fn texts_are_cut_into_words() {
+        let text = "It's 12345 déjà\n\n  vu!?";
+        let qwen2 = ["It", "'s", "Ġ", "1", "2", "3", "4", "5", "ĠdÃ©jÃł", "ĊĊ", "Ġ", "Ġvu", "!?"];
+        let cases: [(&str, &[&str]); 5] = [
+            ("smollm", &["It", "'s", "Ġ", "1", "2", "3", "4", "5", "ĠdÃ©jÃł", "ĊĊĠ", "Ġvu", "!?"]),
+            ("llama-bpe", &["It", "'s", "Ġ", "123", "45", "ĠdÃ©jÃł", "ĊĊ", "Ġ", "Ġvu", "!?"]),
+            ("qwen2", &qwen2),
+            ("gpt-2", &["It", "'s", "Ġ12345", "ĠdÃ©jÃł", "ĊĊĠ", "Ġvu", "!?"]),
+            ("default", &["It", "'", "s", "Ġ", "123", "45", "ĠdÃ©jÃł", "ĊĊĠ", "Ġvu", "!?"]),
+        ];
+        for (name, expected) in cases {
+            let pre_tokenizer = PreTokenizer::by_name(name).and_then(PreTokenizer::build).expect("known");
+            let mut words = PreTokenizedString::from(text);
+            pre_tokenizer.pre_tokenize(&mut words).expect("cut");
+            let words = words.get_splits(OffsetReferential::Original, OffsetType::Byte);
+            assert_eq!(words.into_iter().map(|(word, _, _)| word).collect::<Vec<_>>(), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_name_is_an_error() {
+        let error = PreTokenizer::by_name("tekken").expect_err("not supported").to_string();
+        assert!(error.contains("\"tekken\" is not supported; supported: smollm"), "{error}");
+    }
+}
