@@ -83,7 +83,7 @@ fn config(model: &SyntheticModel) -> Json {
             "factor": ROPE_SCALING.factor,
             "low_freq_factor": ROPE_SCALING.low_frequency_factor,
             "high_freq_factor": ROPE_SCALING.high_frequency_factor,
-            "original_max_position_embeddings": ROPE_SCALING.original_context,
+            "original_max_position_embeddings": ROPE_SCALING.original_context as u64,
         });
     }
     config
