@@ -1,6 +1,8 @@
 //! Attention of one query head over paged keys and values.
 
-use super::super::{ATTENTION_CHUNK, Isa};
+use super::super::ATTENTION_CHUNK;
+#[cfg(target_arch = "x86_64")]
+use super::super::{Isa, avx2, avx512};
 use super::{Kernels, compiled_for, scalar, sum_by_halves};
 
 /// Pages whose scores are computed together, so that their fma chains overlap.
@@ -179,10 +181,10 @@ impl Kernels {
         match self.isa {
             #[cfg(target_arch = "x86_64")]
             // SAFETY: `Kernels::new` checked that this machine has the features of the path.
-            Isa::Avx512 => unsafe { super::super::avx512::scores(query, pages) },
+            Isa::Avx512 => unsafe { avx512::scores(query, pages) },
             #[cfg(target_arch = "x86_64")]
             // SAFETY: as above.
-            Isa::Avx2 => unsafe { super::super::avx2::scores(query, pages) },
+            Isa::Avx2 => unsafe { avx2::scores(query, pages) },
             _ => pages.map(|keys| {
                 let mut sums = [0.0; ATTENTION_CHUNK];
                 for (query, keys) in query.iter().zip(keys.as_chunks::<ATTENTION_CHUNK>().0) {
@@ -200,10 +202,10 @@ impl Kernels {
         match self.isa {
             #[cfg(target_arch = "x86_64")]
             // SAFETY: `Kernels::new` checked that this machine has the features of the path.
-            Isa::Avx512 => unsafe { super::super::avx512::weigh(weights, values, out) },
+            Isa::Avx512 => unsafe { avx512::weigh(weights, values, out) },
             #[cfg(target_arch = "x86_64")]
             // SAFETY: as above.
-            Isa::Avx2 => unsafe { super::super::avx2::weigh(weights, values, out) },
+            Isa::Avx2 => unsafe { avx2::weigh(weights, values, out) },
             _ => {
                 out.fill(0.0);
                 for (weight, values) in weights.iter().zip(values.chunks_exact(out.len())) {

@@ -1,7 +1,7 @@
 //! Products with float matrices.
 
-use super::super::{ActivationRow, Isa, MatrixView, WeightFormat};
-use super::matmul::row_groups;
+use super::super::{ActivationRow, Isa, MatrixView, WeightFormat, avx2, avx512};
+use super::tiles::row_groups;
 use super::{Kernels, OutputColumns, scalar};
 
 /// The contract's lanes of a float dot product.
@@ -107,12 +107,10 @@ impl Kernels {
         activations: [&[f32]; M],
     ) -> [[f32; M]; ROWS] {
         match self.isa {
-            #[cfg(target_arch = "x86_64")]
             // SAFETY: `Kernels::new` checked that this machine has the features of the path.
-            Isa::Avx512 => unsafe { super::super::avx512::multiply_rows::<W, N, ROWS, M>(rows, activations) },
-            #[cfg(target_arch = "x86_64")]
+            Isa::Avx512 => unsafe { avx512::multiply_rows::<W, N, ROWS, M>(rows, activations) },
             // SAFETY: as above.
-            Isa::Avx2 => unsafe { super::super::avx2::multiply_rows::<W, N, ROWS, M>(rows, activations) },
+            Isa::Avx2 => unsafe { avx2::multiply_rows::<W, N, ROWS, M>(rows, activations) },
             isa => unreachable!("{isa} has no float kernel"),
         }
     }

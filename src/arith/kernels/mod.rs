@@ -5,18 +5,25 @@
 mod attention;
 mod convolution;
 mod elementwise;
+#[cfg(target_arch = "x86_64")]
 mod float;
 mod matmul;
 mod noise;
 mod output;
+#[cfg(target_arch = "x86_64")]
 mod prepared;
 mod quantize;
 mod statistics;
+#[cfg(target_arch = "x86_64")]
+mod tiles;
 
+#[cfg(target_arch = "x86_64")]
 pub(in crate::arith) use attention::KvNumber;
 pub use attention::{KvPage, KvPageMut};
+#[cfg(target_arch = "x86_64")]
 pub(in crate::arith) use float::{FloatWeight, LANES, sum_lanes};
 pub use output::{OutputColumns, OutputRows};
+#[cfg(target_arch = "x86_64")]
 pub(in crate::arith) use prepared::PreparedBlock;
 
 use std::io;

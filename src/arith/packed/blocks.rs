@@ -60,23 +60,23 @@ macro_rules! block_type {
 }
 
 block_type! {
-    /// [`super::WeightFormat::Q4_0`]: 288 bytes.
+    /// [`super::super::WeightFormat::Q4_0`]: 288 bytes.
     Q4_0 { weights: Nibbles, scales: [u16; TILE] }
 }
 block_type! {
-    /// [`super::WeightFormat::Q4_1`]: 320 bytes.
+    /// [`super::super::WeightFormat::Q4_1`]: 320 bytes.
     Q4_1 { weights: Nibbles, scales: [u16; TILE], minima: [u16; TILE] }
 }
 block_type! {
-    /// [`super::WeightFormat::Q8_0`]: 544 bytes.
+    /// [`super::super::WeightFormat::Q8_0`]: 544 bytes.
     Q8_0 { weights: Bytes, scales: [u16; TILE] }
 }
 block_type! {
-    /// One sub-block of [`super::WeightFormat::Q4K`]: 384 bytes. Its scale, an f16 times a 6-bit integer, needs f32.
+    /// One sub-block of [`super::super::WeightFormat::Q4K`]: 384 bytes. Its scale, an f16 times a 6-bit integer, needs f32.
     Q4K { weights: Nibbles, scales: [f32; TILE], minima: [f32; TILE] }
 }
 block_type! {
-    /// Two sub-blocks of [`super::WeightFormat::Q6K`]: 576 bytes.
+    /// Two sub-blocks of [`super::super::WeightFormat::Q6K`]: 576 bytes.
     Q6K { weights: Bytes, scales: [u16; TILE], subscales: [[i8; TILE]; 2] }
 }
 

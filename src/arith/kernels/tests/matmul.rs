@@ -111,6 +111,7 @@ fn the_comparison_sees_one_changed_weight() {
 }
 
 #[test]
+#[cfg(target_arch = "x86_64")]
 #[should_panic(expected = "packed for another path")]
 fn a_matrix_packed_for_another_path_is_refused() {
     let kernels = paths();
