@@ -4,6 +4,7 @@
 
 mod chat_template;
 mod config;
+mod dequantize;
 mod error;
 mod generation_config;
 mod gguf;
@@ -21,6 +22,7 @@ use std::path::Path;
 
 pub use chat_template::{ChatPrompt, ChatTemplate, TemplateError};
 pub use config::{Architecture, LayerKind, ModelConfig, Rope};
+pub use dequantize::write_dequantized;
 pub use error::{ModelError, Problem};
 pub use generation_config::GenerationConfig;
 pub use identity::{Hash, ModelIdentity};
