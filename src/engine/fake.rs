@@ -1,8 +1,9 @@
 //! A backend for tests whose logits depend on everything that the engine must get right.
 //!
-//! It stores token ids where a real one stores keys, values and convolution inputs. A row is a hash of all tokens that
-//! are read through the pages, and of the two that are read from the recurrent state. A wrong page, a stale column or a
-//! snapshot of another sequence therefore gives other tokens than [`reference_row`], which knows nothing of either.
+//! Where a real one stores keys and values, it stores a hash of the token and of the two tokens before it, which it reads
+//! from the recurrent state. A row is a hash of all that is read through the pages. A wrong page, a stale column or a
+//! snapshot of another sequence therefore gives other tokens from there on than [`reference_row`], which knows nothing
+//! of either.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -58,33 +59,47 @@ impl FakeBackend {
         (backend, shared)
     }
 
-    fn row(&self, entry: &BatchEntry, index: usize, history: &[u32]) -> Vec<f32> {
+    /// The row after token `index` of an entry, whose cells are in place.
+    fn row(&self, entry: &BatchEntry, index: usize) -> Vec<f32> {
         let length = entry.first_position.index() + index + 1;
         let read = |position: usize| {
             self.pages[entry.pages[position / ATTENTION_CHUNK].0 as usize][position % ATTENTION_CHUNK]
         };
-        let tokens: Vec<u32> = (0..length).map(read).collect();
+        let cells: Vec<u32> = (0..length).map(read).collect();
         let mut shared = self.shared.lock().unwrap();
-        let planted = |planted: &Planted| planted.first_token.0 == tokens[0] && planted.length == length;
-        match shared.planted.iter().position(planted) {
+        let history = if entry.state.is_some() { HISTORY } else { 0 };
+        let first_cell = |planted: &Planted| cell(planted.first_token.0, &[0; HISTORY][..history]);
+        let here = |planted: &Planted| first_cell(planted) == cells[0] && planted.length == length;
+        match shared.planted.iter().position(here) {
             Some(index) => shared.planted.remove(index).row,
-            None => hashed_row(&tokens, history),
+            None => hashed_row(&cells),
         }
     }
 }
 
 /// The row after `tokens`, straight from the definition.
 pub fn reference_row(tokens: &[TokenId], recurrent: bool) -> Vec<f32> {
-    let tokens: Vec<u32> = tokens.iter().map(|token| token.0).collect();
-    let padded: Vec<u32> = [0; HISTORY].into_iter().chain(tokens.iter().copied()).collect();
-    let history = if recurrent { &padded[tokens.len() - 1..][..HISTORY] } else { &[] };
-    hashed_row(&tokens, history)
+    let padded: Vec<u32> = [0; HISTORY].into_iter().chain(tokens.iter().map(|token| token.0)).collect();
+    let history = if recurrent { HISTORY } else { 0 };
+    let cells: Vec<u32> = padded.windows(HISTORY + 1).map(|window| cell(window[HISTORY], &window[..history])).collect();
+    hashed_row(&cells)
 }
 
-fn hashed_row(tokens: &[u32], history: &[u32]) -> Vec<f32> {
+/// What a page holds of a token that comes after `history`.
+fn cell(token: u32, history: &[u32]) -> u32 {
     let mut hasher = blake3::Hasher::new();
-    for token in tokens.iter().chain(history) {
+    for token in history.iter().chain([&token]) {
         hasher.update(&token.to_le_bytes());
+    }
+    let mut bytes = [0; 4];
+    hasher.finalize_xof().fill(&mut bytes);
+    u32::from_le_bytes(bytes)
+}
+
+fn hashed_row(cells: &[u32]) -> Vec<f32> {
+    let mut hasher = blake3::Hasher::new();
+    for cell in cells {
+        hasher.update(&cell.to_le_bytes());
     }
     let mut bytes = [0; 4 * VOCABULARY];
     hasher.finalize_xof().fill(&mut bytes);
@@ -111,20 +126,21 @@ impl Backend for FakeBackend {
     fn forward(&mut self, batch: &StepBatch, output: &mut StepOutput) -> Result<(), BackendError> {
         *output = StepOutput::default();
         for entry in &batch.entries {
-            for (index, token) in entry.tokens.iter().enumerate() {
-                let position = entry.first_position.index() + index;
-                let page = entry.pages[position / ATTENTION_CHUNK];
-                self.pages[page.0 as usize][position % ATTENTION_CHUNK] = token.0;
-            }
-            let inputs: Vec<u32> = match entry.state {
+            let history: Vec<u32> = match entry.state {
                 Some(_) if entry.first_position.index() == 0 => vec![0; HISTORY],
                 Some(state) => self.states[state.slot.0 as usize][state.column..][..HISTORY].to_vec(),
                 None => Vec::new(),
             };
-            let inputs: Vec<u32> = inputs.into_iter().chain(entry.tokens.iter().map(|token| token.0)).collect();
-            let history = if entry.state.is_some() { HISTORY } else { 0 };
+            let length = history.len();
+            let inputs: Vec<u32> = history.into_iter().chain(entry.tokens.iter().map(|token| token.0)).collect();
+            for (index, token) in entry.tokens.iter().enumerate() {
+                let position = entry.first_position.index() + index;
+                let page = entry.pages[position / ATTENTION_CHUNK];
+                let cell = cell(token.0, &inputs[index..][..length]);
+                self.pages[page.0 as usize][position % ATTENTION_CHUNK] = cell;
+            }
             for index in entry.logits_from..entry.tokens.len() {
-                let row = self.row(entry, index, &inputs[index..][..history]);
+                let row = self.row(entry, index);
                 output.statistics.push(scalar::row_statistics(&row));
                 output.inputs.push(ActivationRow::Float(Vec::new()));
                 output.rows.extend(row);

@@ -30,6 +30,7 @@ pub(super) struct Seen {
 
 #[derive(Clone, Debug)]
 pub(super) struct SeenStep {
+    pub step: StepId,
     pub sequence: SequenceId,
     pub batch: Vec<SequenceId>,
     pub prefill: bool,
@@ -46,6 +47,7 @@ impl Tap for Seen {
 
     fn step(&mut self, report: &StepReport<'_>) {
         self.steps.push(SeenStep {
+            step: report.step,
             sequence: report.sequence,
             batch: report.batch.to_vec(),
             prefill: report.prefill,

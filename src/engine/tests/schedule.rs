@@ -40,6 +40,11 @@ fn any_schedule_gives_the_tokens_of_plain_decoding() {
                     assert_eq!(&tokens_of(&finished, request), expected, "{setup:?}, {round}, job {index}");
                 }
             }
+            let mut prefilled: BTreeMap<StepId, usize> = BTreeMap::new();
+            for step in engine.tap.steps.iter().filter(|step| step.prefill) {
+                *prefilled.entry(step.step).or_default() += step.tokens;
+            }
+            assert!(prefilled.values().all(|&tokens| tokens <= prefill_chunk), "{setup:?}: {prefilled:?}");
             assert_eq!(engine.state.pages_in_use(), engine.state.cached_pages(), "{setup:?}: every page is given back");
         }
     }
