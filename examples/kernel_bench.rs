@@ -124,7 +124,11 @@ fn main() -> anyhow::Result<()> {
     };
     let kernels = Kernels::new(isa)?;
     println!("{isa}: {:<20} {:>6} {:>7} {:>9} {:>8} {:>8}", "workload", "rows", "threads", "ms/pass", "GB/s", "GMAC/s");
-    let workloads = [Workload::layers(&kernels, WeightFormat::Q4_1)?, Workload::head(&kernels, WeightFormat::Q8_0)?];
+    let workloads = [
+        Workload::layers(&kernels, WeightFormat::Q4_1)?,
+        Workload::head(&kernels, WeightFormat::Q8_0)?,
+        Workload::head(&kernels, WeightFormat::F16)?,
+    ];
     for workload in workloads {
         for rows in [1, 4, 16, 64] {
             for threads in [1, 2] {
