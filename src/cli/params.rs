@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 
 use super::Outcome;
+use super::output::to_stdout;
 use super::record::read_config;
 use crate::model::Model;
 use crate::params::{Defaults, Request, RequestFault, RequestFields, read_lines, read_one};
@@ -62,11 +63,13 @@ pub fn run(options: &Options) -> anyhow::Result<Outcome> {
     let context_length = config.context_length.map_or(model.config.context_length, |length| length.get());
     let defaults = Defaults::of_model(&model, overrides, context_length).context("the model's generation config")?;
     let resolved = request.resolve(&defaults).with_context(|| place(&options.request, options.line))?;
-    if options.json {
-        println!("{:#}", render::json(&request, &model.identity.name, &resolved));
+    let name = &model.identity.name;
+    let shown = if options.json {
+        format!("{:#}\n", render::json(&request, name, &resolved))
     } else {
-        print!("{}", render::text(&request, &model.identity.name, &resolved));
-    }
+        render::text(&request, name, &resolved)
+    };
+    to_stdout(|out| Ok(out.write_all(shown.as_bytes())?))?;
     Ok(if resolved.warnings.is_empty() { Outcome::Clean } else { Outcome::Findings })
 }
 

@@ -134,7 +134,7 @@ mod tests {
         assert_eq!(row(&table, "top_p"), ["top_p", "-", "0.9 *", "-", "1.0", "0.9", "server override"]);
         assert_eq!(row(&table, "top_k"), ["top_k", "-", "-", "-", "no limit *", "no limit", "protocol default"]);
         assert_eq!(row(&table, "seed"), ["seed", "-", "-", "-", "-", "fresh", "generated"]);
-        assert_eq!(row(&table, "stop ")[1], "[\"a long string that is cut i... *");
+        assert_eq!(row(&table, "stop ")[1], "[\"a long string that is cut ... *");
         assert!(table.contains("every run gets a fresh one"));
     }
 
