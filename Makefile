@@ -45,4 +45,5 @@ FUZZ_SECONDS ?= 60
 fuzz:
 	command -v cargo-fuzz >/dev/null || $(CARGO) install --locked cargo-fuzz
 	set -e; for target in capture gguf request; do \
-	  $(CARGO) fuzz run -s none $$target -- -max_total_time=$(FUZZ_SECONDS) -rss_limit_mb=2048; done
+	  mkdir -p fuzz/corpus/$$target; \
+	  $(CARGO) fuzz run -s none $$target fuzz/corpus/$$target fuzz/seeds/$$target -- -max_total_time=$(FUZZ_SECONDS) -rss_limit_mb=2048; done

@@ -9,10 +9,16 @@ pub const MAX_OTHER_RECORD_BYTES: u64 = 64 << 20;
 /// Most logits in a row.
 pub const MAX_ROW_LENGTH: usize = 1 << 22;
 /// Most messages that a reader indexes; it holds about 32 bytes for each.
-pub const MAX_INDEXED_MESSAGES: usize = 1 << 26;
+pub const MAX_INDEXED_MESSAGES: u64 = 1 << 26;
 /// Most chunks (or runs of messages outside chunks) in a file.
-pub const MAX_SEGMENTS: usize = 1 << 22;
+pub const MAX_SEGMENTS: usize = 1 << 20;
 /// Most issues that are kept in words; more are counted.
 pub const MAX_ISSUES: usize = 1_000;
 /// Bytes of decompressed chunks that a reader keeps for reuse.
 pub const CHUNK_CACHE_BYTES: usize = 128 << 20;
+
+/// Most messages that are indexed of a file of that length: a small file that claims millions would cost memory out of
+/// all proportion, and no record compresses to fewer than 8 bytes.
+pub fn indexed_messages(file_bytes: u64) -> u64 {
+    MAX_INDEXED_MESSAGES.min((1 << 20) + file_bytes / 8)
+}

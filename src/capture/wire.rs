@@ -124,7 +124,7 @@ impl Visitor<'_> for Scalar<u64> {
     }
 }
 
-/// A float that JSON writes as a number when `f64` printing loses nothing of it, and as a string otherwise.
+/// A float; JSON has strings for what its numbers cannot say.
 macro_rules! wire_float {
     ($float:ty, $serialize:ident, $name:literal, $as_number:expr) => {
         impl Wire for $float {
@@ -157,7 +157,11 @@ macro_rules! wire_float {
             }
 
             fn visit_f64<E: serde::de::Error>(self, value: f64) -> Result<$float, E> {
-                Ok(value as $float)
+                let narrowed = value as $float;
+                if narrowed.is_finite() {
+                    return Ok(narrowed);
+                }
+                Err(E::custom(format_args!("expected {}, found {value}, which is beyond its range", $name)))
             }
 
             fn visit_u64<E: serde::de::Error>(self, value: u64) -> Result<$float, E> {

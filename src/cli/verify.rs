@@ -59,7 +59,7 @@ fn print(found: &Verification, capture: &std::path::Path, out: &mut dyn Write) -
     }
     match (found.findings.len(), found.missing.len()) {
         (0, 0) => writeln!(out, "whole: no findings, nothing missing")?,
-        (findings, missing) => writeln!(out, "{findings} findings, {missing} things missing")?,
+        (findings, missing) => writeln!(out, "findings: {findings}; missing: {missing}")?,
     }
     Ok(())
 }

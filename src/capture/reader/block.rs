@@ -155,7 +155,7 @@ impl Block {
     /// Bytes it takes in memory.
     pub(super) fn memory(&self) -> usize {
         // Each slot may get an entry in the index of payloads.
-        self.data.len() + self.slots.len() * (size_of::<Slot>() * 2 + size_of::<PayloadKey>() * 3)
+        size_of::<Self>() + self.data.len() + self.slots.len() * (size_of::<Slot>() * 2 + size_of::<PayloadKey>() * 3)
     }
 }
 

@@ -100,3 +100,28 @@ impl MessageHeader {
         Some(Self { channel: read_u16(content, 0)?, sequence: read_u32(content, 2)?, log_time: read_u64(content, 6)? })
     }
 }
+
+/// What a capture needs of a channel record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ChannelRecord<'a> {
+    pub(super) id: u16,
+    pub(super) topic: &'a str,
+    pub(super) message_encoding: &'a str,
+}
+
+impl<'a> ChannelRecord<'a> {
+    /// Reads a channel record's content.
+    pub(super) fn parse(content: &'a [u8]) -> Option<Self> {
+        let (topic, end) = read_string(content, 2 + 2)?;
+        let (message_encoding, _) = read_string(content, end)?;
+        Some(Self { id: read_u16(content, 0)?, topic, message_encoding })
+    }
+}
+
+/// A string behind its length, and where it ends.
+fn read_string(bytes: &[u8], offset: usize) -> Option<(&str, usize)> {
+    let length = read_u32(bytes, offset)? as usize;
+    let start = offset + 4;
+    let text = bytes.get(start..)?.get(..length)?;
+    Some((std::str::from_utf8(text).ok()?, start + length))
+}

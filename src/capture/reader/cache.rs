@@ -1,5 +1,6 @@
 //! Decompressed segments, the least recently used thrown out first.
 
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::block::Block;
@@ -12,8 +13,11 @@ pub(super) struct Cache {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Least recently used first.
-    entries: Vec<(u32, Arc<Block>)>,
+    /// Block and time of last use, by segment.
+    entries: HashMap<u32, (Arc<Block>, u64)>,
+    /// Segment by time of last use.
+    uses: BTreeMap<u64, u32>,
+    clock: u64,
     bytes: usize,
 }
 
@@ -34,23 +38,30 @@ impl Cache {
 
     fn find(&self, segment: u32) -> Option<Arc<Block>> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let index = state.entries.iter().position(|(cached, _)| *cached == segment)?;
-        let entry = state.entries.remove(index);
-        let block = Arc::clone(&entry.1);
-        state.entries.push(entry);
-        Some(block)
+        let state = &mut *state;
+        let (block, last_use) = state.entries.get_mut(&segment)?;
+        state.clock += 1;
+        state.uses.remove(&*last_use);
+        state.uses.insert(state.clock, segment);
+        *last_use = state.clock;
+        Some(Arc::clone(block))
     }
 
     fn insert(&self, segment: u32, block: &Arc<Block>) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if state.entries.iter().any(|(cached, _)| *cached == segment) {
+        if state.entries.contains_key(&segment) {
             return;
         }
+        state.clock += 1;
+        let now = state.clock;
         state.bytes += block.memory();
-        state.entries.push((segment, Arc::clone(block)));
+        state.uses.insert(now, segment);
+        state.entries.insert(segment, (Arc::clone(block), now));
         while state.bytes > self.capacity && state.entries.len() > 1 {
-            let (_, evicted) = state.entries.remove(0);
-            state.bytes -= evicted.memory();
+            let Some((_, oldest)) = state.uses.pop_first() else { break };
+            if let Some((evicted, _)) = state.entries.remove(&oldest) {
+                state.bytes -= evicted.memory();
+            }
         }
     }
 }

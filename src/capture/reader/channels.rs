@@ -2,11 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use mcap::records::{Record as McapRecord, op};
-
 use super::super::codec::Encoding;
 use super::super::issue::{IssueKind, Issues};
 use super::super::topic::Topic;
+use super::bytes::ChannelRecord;
 
 /// A channel that a capture has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,11 +24,11 @@ impl Channels {
     /// Takes in a channel record that stands at `offset`.
     pub(super) fn add(&mut self, content: &[u8], offset: u64, issues: &mut Issues) {
         let end = offset.saturating_add(content.len() as u64);
-        let Ok(McapRecord::Channel(record)) = mcap::parse_record(op::CHANNEL, content) else {
+        let Some(record) = ChannelRecord::parse(content) else {
             return issues.push(IssueKind::Invalid, offset..end, "a channel record that cannot be read");
         };
-        let topic = Topic::from_name(&record.topic);
-        let encoding = Encoding::from_name(&record.message_encoding);
+        let topic = Topic::from_name(record.topic);
+        let encoding = Encoding::from_name(record.message_encoding);
         let channel = topic.zip(encoding).map(|(topic, encoding)| Channel { topic, encoding });
         match self.by_id.get(&record.id) {
             Some(known) if *known == channel => return,
@@ -44,7 +43,7 @@ impl Channels {
         if let (Some(topic), None) = (topic, encoding) {
             let message = format!(
                 "channel `{topic}` has message encoding {:?}; bincode, msgpack and json can be read",
-                shortened(&record.message_encoding)
+                shortened(record.message_encoding)
             );
             issues.push(IssueKind::Invalid, offset..end, message);
         }

@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, HashMap};
 use serde::Deserialize;
 
 use super::super::codec::{DecodeError, Encoding};
-use super::super::limits::MAX_INDEXED_MESSAGES;
 use super::super::records::RequestRecord;
 use super::super::topic::Topic;
 use super::super::upgrade::FormatVersion;
@@ -64,13 +63,14 @@ pub(super) struct Index {
     pub(super) masks: HashMap<[u8; 32], Location>,
     pub(super) events: Vec<Location>,
     pub(super) losses: Vec<Location>,
-    messages: usize,
+    messages: u64,
+    limit: u64,
 }
 
 /// Why a message was not taken into the index.
 pub(super) enum Rejected {
     Undecodable(DecodeError),
-    /// [`MAX_INDEXED_MESSAGES`] are in it already.
+    /// As many as it may hold are in it already.
     Full,
 }
 
@@ -81,6 +81,11 @@ impl From<DecodeError> for Rejected {
 }
 
 impl Index {
+    /// An empty index that takes up to `limit` messages.
+    pub(super) fn new(limit: u64) -> Self {
+        Self { limit, ..Self::default() }
+    }
+
     /// Takes in a message; payloads have an index of their own, made when they are asked for.
     pub(super) fn add(
         &mut self,
@@ -93,7 +98,7 @@ impl Index {
         if topic.is_payload() {
             return Ok(());
         }
-        if self.messages >= MAX_INDEXED_MESSAGES {
+        if self.messages >= self.limit {
             return Err(Rejected::Full);
         }
         self.messages += 1;

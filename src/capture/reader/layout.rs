@@ -43,8 +43,12 @@ pub(super) struct Layout {
 
 /// Bytes of bare messages that make up one segment.
 const BARE_SEGMENT_BYTES: u64 = 1 << 20;
-/// Bytes looked through at a time for the next chunk.
-const SEARCH_WINDOW: usize = 1 << 20;
+/// Bytes of one entry of a message index.
+const MESSAGE_INDEX_ENTRY: u64 = 16;
+/// How many channels there can be.
+const CHANNEL_IDS: usize = 1 << 16;
+/// Bytes looked through first for the next record, and at a time: the next one is often near, and may be far.
+const SEARCH_WINDOWS: std::ops::RangeInclusive<usize> = 4 << 10..=1 << 20;
 
 impl Layout {
     pub(super) fn read(source: &Source) -> Result<Self, CaptureError> {
@@ -103,10 +107,8 @@ impl Layout {
             }
         }
         let length = prefix(&start).map_or(0, |(_, length)| length);
-        match offset.checked_add(PREFIX as u64 + length).filter(|end| *end <= source.length()) {
-            Some(end) => Ok(end),
-            None => Ok(offset),
-        }
+        let end = length.checked_add(offset + PREFIX as u64).filter(|end| *end <= source.length());
+        Ok(end.unwrap_or(offset))
     }
 
     /// Takes in the record at `offset`; `None` when there is none.
@@ -133,7 +135,7 @@ impl Layout {
                 let Some(channel) = read_u16(start, PREFIX) else { return Ok(None) };
                 let bytes = read_u32(start, PREFIX + 2).filter(|bytes| length == 2 + 4 + u64::from(*bytes));
                 let Some(bytes) = bytes else { return Ok(None) };
-                self.add_message_index(offset..end, channel, u64::from(bytes) / 16);
+                self.add_message_index(offset..end, channel, u64::from(bytes) / MESSAGE_INDEX_ENTRY);
             }
             op::MESSAGE => self.add_bare_message(offset..end),
             op::CHANNEL => {
@@ -148,12 +150,8 @@ impl Layout {
                 let crc = read_u32(start, PREFIX).unwrap_or(0);
                 self.data_end.get_or_insert((offset, crc));
             }
-            op::FOOTER => {
-                let after = end + MAGIC.len() as u64;
-                if self.is_finished && after < source.length() {
-                    let what = "bytes after the end of the file";
-                    self.issues.push(IssueKind::Damaged, after..source.length(), what);
-                }
+            // A footer elsewhere is a damaged opcode, and must not end the reading.
+            op::FOOTER if self.is_finished && end + MAGIC.len() as u64 == source.length() => {
                 return Ok(Some(Next::End));
             }
             op::HEADER
@@ -171,7 +169,10 @@ impl Layout {
     fn add_message_index(&mut self, bytes: Range<u64>, channel: u16, count: u64) {
         match self.segments.last_mut() {
             Some(segment) if self.index_at == bytes.start && segment.chunk.is_some() => {
-                segment.counts.get_or_insert_default().push((channel, count));
+                let counts = segment.counts.get_or_insert_default();
+                if counts.len() < CHANNEL_IDS {
+                    counts.push((channel, count));
+                }
                 self.index_at = bytes.end;
             }
             _ => self.issues.push(IssueKind::Damaged, bytes, "a message index without its chunk"),
@@ -220,11 +221,11 @@ fn ends_with_footer(source: &Source) -> Result<bool, CaptureError> {
 /// The offset of the next chunk, or of the end of the data section, at or after `from`.
 fn find_record(source: &Source, from: u64) -> Result<Option<u64>, CaptureError> {
     const DATA_END: [u8; PREFIX] = [op::DATA_END, 4, 0, 0, 0, 0, 0, 0, 0];
-    let mut base = from;
+    let (mut base, mut size) = (from, *SEARCH_WINDOWS.start());
     while base < source.length() {
         // Windows overlap by the longest thing looked for.
-        let window = source.read_up_to(base, SEARCH_WINDOW + CHUNK_START)?;
-        for at in 0..window.len().min(SEARCH_WINDOW) {
+        let window = source.read_up_to(base, size + CHUNK_START)?;
+        for at in 0..window.len().min(size) {
             let candidate = window.get(at..).unwrap_or_default();
             let offset = base + at as u64;
             let is_record = match prefix(candidate) {
@@ -241,15 +242,20 @@ fn find_record(source: &Source, from: u64) -> Result<Option<u64>, CaptureError> 
                 return Ok(Some(offset));
             }
         }
-        base += SEARCH_WINDOW as u64;
+        base += size as u64;
+        size = (size * 4).min(*SEARCH_WINDOWS.end());
     }
     Ok(None)
 }
 
 /// Messages per channel of a statistics record.
 fn statistics_counts(content: &[u8]) -> Option<Vec<(u16, u64)>> {
+    const ENTRY: usize = 2 + 8;
     const COUNTS: usize = 8 + 2 + 4 + 4 + 4 + 4 + 8 + 8;
     let length = read_u32(content, COUNTS)? as usize;
     let entries = content.get(COUNTS + 4..)?.get(..length)?;
-    entries.chunks_exact(10).map(|entry| Some((read_u16(entry, 0)?, read_u64(entry, 2)?))).collect()
+    if entries.len() > CHANNEL_IDS * ENTRY {
+        return None;
+    }
+    entries.chunks_exact(ENTRY).map(|entry| Some((read_u16(entry, 0)?, read_u64(entry, 2)?))).collect()
 }

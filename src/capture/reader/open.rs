@@ -8,7 +8,7 @@ use serde::Deserialize;
 use super::super::codec::DecodeError;
 use super::super::error::CaptureError;
 use super::super::issue::{Issue, IssueKind};
-use super::super::limits::MAX_INDEXED_MESSAGES;
+use super::super::limits::indexed_messages;
 use super::super::records::Header;
 use super::super::topic::Topic;
 use super::super::upgrade::{FormatVersion, UnknownVersion};
@@ -86,7 +86,8 @@ pub(super) fn build_index(
     cache: &Cache,
     version: FormatVersion,
 ) -> Result<Index, CaptureError> {
-    let mut index = Index::default();
+    let limit = indexed_messages(source.length());
+    let mut index = Index::new(limit);
     let mut seen: BTreeMap<u16, Seen> = BTreeMap::new();
     for segment in 0..layout.segments.len() as u32 {
         if holds_only_payloads(layout, segment) {
@@ -113,7 +114,7 @@ pub(super) fn build_index(
                 Ok(()) => {}
                 Err(Rejected::Undecodable(error)) => report_undecodable(layout, &block, slot, topic, &error),
                 Err(Rejected::Full) => {
-                    let message = format!("more than {MAX_INDEXED_MESSAGES} messages; the rest is not read");
+                    let message = format!("more than {limit} messages; the rest is not read");
                     layout.issues.push(IssueKind::Limit, bytes_of(layout, segment), message);
                     return Ok(index);
                 }

@@ -178,3 +178,25 @@ fn random_files_never_panic() {
         readable(&path);
     }
 }
+
+#[test]
+fn an_opcode_that_became_a_footer_s_does_not_end_the_reading() {
+    let (_directory, path, bytes, chunks) = sample();
+    // Every opcode that one flipped bit can make of a chunk's.
+    for bit in 0..8 {
+        let mut flipped = bytes.clone();
+        flipped[chunks[2].0] ^= 1 << bit;
+        std::fs::write(&path, &flipped).unwrap();
+        let reader = CaptureReader::open(&path).unwrap();
+        assert!(!reader.issues().is_empty(), "opcode {:#04x} passed", flipped[chunks[2].0]);
+        assert!(readable(&path).unwrap().len() >= RECORDS - largest_chunk(&bytes), "opcode {:#04x}", 6 ^ (1 << bit));
+    }
+}
+
+#[test]
+fn an_mcap_header_of_absurd_length_is_no_panic() {
+    let (_directory, path, mut bytes, _) = sample();
+    bytes[9..17].copy_from_slice(&u64::MAX.to_le_bytes());
+    std::fs::write(&path, &bytes).unwrap();
+    assert_eq!(readable(&path).unwrap().len(), RECORDS);
+}

@@ -55,13 +55,18 @@ fn write(encoding: &str, chunked: bool, encode: impl Fn(&Value) -> Vec<u8>) -> V
     file
 }
 
+pub(super) fn json_file(chunked: bool) -> Vec<u8> {
+    write("json", chunked, |value| serde_json::to_vec(value).unwrap())
+}
+
+pub(super) fn msgpack_file(chunked: bool) -> Vec<u8> {
+    write("msgpack", chunked, |value| rmp_serde::to_vec_named(value).unwrap())
+}
+
 #[test]
 fn minimal_recorders_are_read() {
-    let json_bytes = |value: &Value| serde_json::to_vec(value).unwrap();
-    let msgpack_bytes = |value: &Value| rmp_serde::to_vec_named(value).unwrap();
     for chunked in [true, false] {
-        let files = [write("json", chunked, json_bytes), write("msgpack", chunked, msgpack_bytes)];
-        for file in files {
+        for file in [json_file(chunked), msgpack_file(chunked)] {
             let (_directory, path) = place();
             std::fs::write(&path, &file).unwrap();
             let reader = CaptureReader::open(&path).unwrap();

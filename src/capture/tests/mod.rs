@@ -9,4 +9,6 @@ mod recording;
 mod recovery;
 mod round_trip;
 mod samples;
+mod seeds;
 mod support;
+mod verifying;

@@ -31,12 +31,17 @@ pub(super) fn check_requests(check: &mut Check<'_>) -> Result<(), CaptureError> 
         if records.refusal.is_some() {
             check.finding(format!("request {request}: both admitted and refused"));
         }
-        for choice in 0..admission.choices.max(records.completions.len() as u32) {
-            let sequence = SequenceId { request, choice: ChoiceIndex(choice) };
-            match records.completions.iter().find(|end| end.choice == choice) {
-                Some(end) => check_completion(check, sequence, end)?,
-                None => check.found.missing.push(format!("missing: request {sequence} has no end")),
-            }
+        for end in &records.completions {
+            check_completion(check, SequenceId { request, choice: ChoiceIndex(end.choice) }, end)?;
+        }
+        let choices = admission.choices;
+        let ended = records.completions.iter().filter(|end| end.choice < choices).count() as u32;
+        if ended < choices {
+            let unended = choices - ended;
+            check.found.missing.push(format!("missing: request {request}: {unended} of {choices} choices have no end"));
+        }
+        if let Some(end) = records.completions.iter().find(|end| end.choice >= choices) {
+            check.finding(format!("request {request}: choice {} ended, but only {choices} were admitted", end.choice));
         }
     }
     Ok(())

@@ -216,6 +216,9 @@ impl Drop for CaptureWriter {
     }
 }
 
+/// Shortest wait of the writer's thread when there is nothing to do.
+const IDLE: Duration = Duration::from_millis(1);
+
 /// The body of the writer's thread.
 fn write_all(queue: &Queue, mut file: CaptureFile, interval: Duration) -> Result<WriteSummary, CaptureError> {
     let result = drain(queue, &mut file, interval).and_then(|close| match close {
@@ -231,7 +234,7 @@ fn write_all(queue: &Queue, mut file: CaptureFile, interval: Duration) -> Result
 fn drain(queue: &Queue, file: &mut CaptureFile, interval: Duration) -> Result<Close, CaptureError> {
     let _guard = queue.failing_on_panic();
     loop {
-        match queue.pop(interval) {
+        match queue.pop(interval.max(IDLE)) {
             queue::Popped::Item(item) => file.write(item)?,
             queue::Popped::Nothing => {}
             queue::Popped::Closed(close) => return Ok(close),
