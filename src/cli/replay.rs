@@ -9,7 +9,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use super::Outcome;
 use crate::arith::{Isa, KvType};
 use crate::capture::CaptureReader;
-use crate::capture::records::Header;
+use crate::capture::records::{Header, ModelIdentity};
 use crate::model::Model;
 use crate::replay::forward::{PlainModel, Products};
 use crate::replay::recording::Recording;
@@ -21,7 +21,7 @@ pub struct Options {
     /// Captures to replay.
     #[arg(required = true, value_name = "CAPTURE")]
     captures: Vec<PathBuf>,
-    /// The model that was recorded. Without it, a model of the recorded name is looked for in the cache folder.
+    /// The model that was recorded. Without it, the cache folder is searched for one of its name or length.
     #[arg(long, value_name = "MODEL")]
     model: Option<PathBuf>,
     /// Checks to run, separated by commas: prompt, params, validity, logits, forward, sampler, commit, termination.
@@ -164,22 +164,19 @@ impl Models<'_> {
     /// The model for a capture: the one that was given, or one of the recorded name in the cache folder. A path in the
     /// capture itself is never followed.
     fn of(&mut self, header: &Header) -> anyhow::Result<Found<'_>> {
-        let path = match self.given {
-            Some(path) => path.to_owned(),
-            None => {
-                let Some(name) = header.model.as_ref().map(|model| model.name.as_str()) else {
-                    return Ok(Found::None("the capture names no model; give it with --model".to_owned()));
-                };
-                match in_cache(name) {
-                    Some(path) => path,
-                    None => {
-                        return Ok(Found::None(format!(
-                            "no model: give `{name}` with --model, or put it into {}",
-                            cache_folder().map_or("a cache folder".to_owned(), |folder| folder.display().to_string())
-                        )));
-                    }
-                }
+        let path = match (self.given, &header.model) {
+            (Some(path), _) => path.to_owned(),
+            (None, None) => {
+                return Ok(Found::None("the capture names no model; give it with --model".to_owned()));
             }
+            (None, Some(recorded)) => match in_cache(recorded) {
+                Some(path) => path,
+                None => {
+                    let folder = cache_folder().map_or("a cache folder".into(), |folder| folder.display().to_string());
+                    let why = format!("no model: give `{}` with --model, or put it into {folder}", recorded.name);
+                    return Ok(Found::None(why));
+                }
+            },
         };
         let index = match self.loaded.iter().position(|loaded| loaded.path == path) {
             Some(index) => index,
@@ -218,9 +215,17 @@ fn cache_folder() -> Option<PathBuf> {
         .or_else(|| Some(set("HOME")?.join(".cache").join("stepscope")))
 }
 
-/// A file or folder of that name, with or without `.gguf`, directly in the cache folder.
-fn in_cache(name: &str) -> Option<PathBuf> {
-    let is_plain = Path::new(name).components().count() == 1 && !name.contains(['/', '\\']) && name != "..";
-    let folder = cache_folder().filter(|_| is_plain)?;
-    [name.to_owned(), format!("{name}.gguf")].into_iter().map(|name| folder.join(name)).find(|path| path.exists())
+/// What the cache folder directly holds of that name, with or without `.gguf`; or else a file of the recorded length,
+/// which the pre-flight then compares by hash.
+fn in_cache(recorded: &ModelIdentity) -> Option<PathBuf> {
+    let folder = cache_folder()?;
+    let names = [recorded.name.clone(), format!("{}.gguf", recorded.name)];
+    let is_plain = |name: &String| Path::new(name).file_name().is_some_and(|file| file == name.as_str());
+    let by_name = names.into_iter().filter(is_plain).map(|name| folder.join(name)).find(|path| path.exists());
+    let has_length = |path: &PathBuf| path.metadata().is_ok_and(|file| Some(file.len()) == recorded.file_bytes);
+    by_name.or_else(|| {
+        let mut files: Vec<PathBuf> = folder.read_dir().ok()?.filter_map(|entry| Some(entry.ok()?.path())).collect();
+        files.sort();
+        files.into_iter().find(has_length)
+    })
 }

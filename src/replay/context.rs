@@ -19,8 +19,8 @@ pub(super) struct Context<'a> {
     pub(super) plain: Option<&'a PlainModel<'a>>,
     pub(super) preflight: &'a Preflight,
     pub(super) batches: Batches,
-    /// What events say of failures, by request, choice and step.
-    pub(super) failures: HashMap<(u64, u32, u64), Vec<String>>,
+    /// What events say of failures, and when, by request, choice and step.
+    pub(super) failures: HashMap<(u64, u32, u64), Vec<(u64, String)>>,
     pub(super) checks: &'a [CheckName],
 }
 

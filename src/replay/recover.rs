@@ -15,6 +15,8 @@ pub(super) enum Recovered {
     Best { ids: Vec<u32>, values: Vec<f32> },
     /// Nothing, for a reason that the capture or the machine gives.
     Absent(Skip),
+    /// Nothing: a loss record says that it was dropped.
+    Lost(Skip),
     /// Nothing, for no reason that is recorded, or nothing that makes sense.
     Wrong { expected: String, found: String },
 }
@@ -77,7 +79,7 @@ fn absent(row: &Row<'_>) -> Recovered {
         .iter()
         .find(|loss| loss.channel == "logits" && loss.steps.as_ref().is_none_or(covers));
     if let Some(loss) = loss {
-        return Recovered::Absent(Skip::missing(format!("the recorder dropped the row: {}", loss.reason)));
+        return Recovered::Lost(Skip::missing(format!("the recorder dropped the row: {}", loss.reason)));
     }
     if context.has_gaps() {
         return Recovered::Absent(Skip::missing("the row's payload is not in the damaged capture"));

@@ -99,7 +99,8 @@ fn guarantees(text: &mut String, report: &Report) {
     }
     let _ = writeln!(text, "\nnot exact here:");
     for guarantee in weaker {
-        let _ = writeln!(text, "  {}: {} ({})", guarantee.check, guarantee.level, guarantee.why);
+        let capture = if report.captures.len() > 1 { format!("{}: ", guarantee.capture) } else { String::new() };
+        let _ = writeln!(text, "  {capture}{}: {} ({})", guarantee.check, guarantee.level, guarantee.why);
     }
 }
 

@@ -70,6 +70,8 @@ pub struct Report {
     pub records: u64,
     /// Logits rows among the step records.
     pub rows: u64,
+    /// Logits rows that a loss record says were dropped.
+    pub lost_rows: u64,
     /// One entry per check that was asked for.
     pub checks: BTreeMap<CheckName, Tally>,
     /// The first [`FINDINGS_KEPT`] findings, by capture, request, choice and step.
@@ -125,7 +127,7 @@ impl Report {
 
     /// Adds what another report says, after what this one says.
     pub fn merge(&mut self, other: Report) {
-        let Report { captures, records, rows, checks, findings, guarantees, damage } = other;
+        let Report { captures, records, rows, lost_rows, checks, findings, guarantees, damage } = other;
         for capture in captures {
             if !self.captures.contains(&capture) {
                 self.captures.push(capture);
@@ -133,6 +135,7 @@ impl Report {
         }
         self.records += records;
         self.rows += rows;
+        self.lost_rows += lost_rows;
         for (check, tally) in checks {
             let sum = self.checks.entry(check).or_default();
             sum.checked += tally.checked;

@@ -7,10 +7,10 @@ use rayon::prelude::*;
 use super::batches::Batches;
 use super::checks::{commit, forward, logits, params, prompt, sampler, termination, validity, whole};
 use super::context::{Context, Row, Sequence, request_place};
-use super::forward::{Memory, PlainModel, UnknownToken};
+use super::forward::{Memory, PlainModel, FeedError};
 use super::preflight::{Preflight, PreflightError};
 use super::recording::{RecordedRequest, Recording, RequestFault};
-use super::recover::recover;
+use super::recover::{Recovered, recover};
 use super::report::{Place, Report};
 use super::rules::{Rules, RulesError};
 use super::verdict::{CheckName, Skip, Verdict};
@@ -90,15 +90,32 @@ pub fn replay(job: &Job<'_>) -> Result<Report, ReplayError> {
     report.enter(CheckName::Commit, Place::default(), whole::check(&context));
     let all = requests.par_iter().map(replay_one).reduce(|| context.report(), merge);
     report.merge(all);
+    if let Some(verdict) = losses(&context, &report) {
+        report.enter(CheckName::Commit, Place::default(), verdict);
+    }
     Ok(report)
 }
 
+/// The rows that loss records excuse are as many as they say; `None` where rows were not looked at, or where it is not
+/// known how many there should be.
+fn losses(context: &Context<'_>, report: &Report) -> Option<Verdict> {
+    let losses = context.recording.losses().iter().filter(|loss| loss.channel == "logits");
+    let messages = losses.map(|loss| loss.messages).sum::<Option<u64>>()?;
+    let looked = ROW_CHECKS.into_iter().any(|check| report.wants(check));
+    if !looked || context.has_gaps() {
+        return None;
+    }
+    let mut verdict = Verdict::new();
+    verdict.equal("messages of loss records", report.lost_rows, messages);
+    Some(verdict)
+}
+
 /// Events that say that a sequence failed, by request, choice and step.
-fn failures(events: &[EventRecord]) -> HashMap<(u64, u32, u64), Vec<String>> {
-    let mut failures: HashMap<(u64, u32, u64), Vec<String>> = HashMap::new();
+fn failures(events: &[EventRecord]) -> HashMap<(u64, u32, u64), Vec<(u64, String)>> {
+    let mut failures: HashMap<(u64, u32, u64), Vec<(u64, String)>> = HashMap::new();
     for event in events.iter().filter(|event| ["invalid_row", "nothing_to_sample"].contains(&event.kind.as_str())) {
         if let (Some(request), Some(choice), Some(step)) = (event.request, event.choice, event.step) {
-            failures.entry((request, choice, step)).or_default().push(event.message.clone());
+            failures.entry((request, choice, step)).or_default().push((event.time_ns, event.message.clone()));
         }
     }
     failures
@@ -171,14 +188,18 @@ fn check_request(context: &Context<'_>, request: &RecordedRequest, report: &mut 
     }
 }
 
+/// The checks that look at logits rows.
+const ROW_CHECKS: [CheckName; 4] =
+    [CheckName::Validity, CheckName::Logits, CheckName::Forward, CheckName::Sampler];
+
 /// The prompt's memory, once it was computed: every choice of a request begins with it.
-type PromptMemory = Option<Result<Memory, UnknownToken>>;
+type PromptMemory = Option<Result<Memory, FeedError>>;
 
 /// The checks that look at logits rows, row after row, so that a row is recovered once for all of them.
 fn check_rows(sequence: &Sequence<'_>, prompt_memory: &mut PromptMemory, report: &mut Report) {
     use CheckName::{Forward, Logits, Sampler, Validity};
     let context = sequence.context;
-    if ![Validity, Logits, Forward, Sampler].into_iter().any(|check| report.wants(check)) {
+    if !ROW_CHECKS.into_iter().any(|check| report.wants(check)) {
         return;
     }
     let mut execution = report.wants(Forward).then(|| start(sequence, prompt_memory));
@@ -190,6 +211,7 @@ fn check_rows(sequence: &Sequence<'_>, prompt_memory: &mut PromptMemory, report:
             output.extend(step.emitted.iter().take(index as usize));
             let row = Row { sequence, step, index, record, output: &output };
             let recovered = recover(&row);
+            report.lost_rows += u64::from(matches!(recovered, Recovered::Lost(_)));
             let place = row.place();
             report.enter(Validity, place, validity::check(&row, &recovered));
             report.enter(Logits, place, unless_blocked(context, Logits, || logits::check(&row, &recovered)));
@@ -222,7 +244,7 @@ fn start<'a>(sequence: &'a Sequence<'a>, prompt_memory: &mut PromptMemory) -> Re
         Ok(memory) => Ok(forward::Execution::new(plain, sequence, memory.clone())),
         Err(error) => {
             let mut verdict = Verdict::new();
-            verdict.mismatch("prompt_tokens", "tokens of the model".to_owned(), error.to_string());
+            verdict.mismatch("prompt_tokens", "tokens that the model can read".to_owned(), error.to_string());
             Err(verdict)
         }
     }

@@ -6,7 +6,7 @@ use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
-use stepscope::arith::{Isa, KvType};
+use stepscope::arith::{Isa, KvType, WeightFormat};
 use stepscope::capture::records::Header;
 use stepscope::capture::{CaptureReader, Encoding, Record, Topic};
 use stepscope::cli::record;
@@ -33,13 +33,38 @@ pub const USUAL: &str = "max-batch = 3\nprefill-chunk = 24\n";
 
 const CONTEXT_LENGTH: usize = 128;
 
+/// A token that one prompt holds, and that few outputs do.
+pub const POISON: u32 = 255;
+
+/// Records the requests with a model whose embedding of [`POISON`] is NaN: what has read it is lost.
+pub fn record_poisoned(seed: u64) -> Recorded {
+    let synthetic = SyntheticModel { head: Some(WeightFormat::F32), ..SyntheticModel::llama(seed) };
+    record_with(synthetic, USUAL, |model| {
+        let Model { weights, .. } = model;
+        let row_bytes = weights.embedding.bytes().len() / weights.embedding.rows();
+        weights.embedding.bytes()[POISON as usize * row_bytes..][..row_bytes].to_vec()
+    })
+}
+
 /// Records the requests with a model; `settings` are lines of a `--config` file.
 pub fn record(synthetic: SyntheticModel, settings: &str) -> Recorded {
+    record_with(synthetic, settings, |_| Vec::new())
+}
+
+/// Records with NaN in place of the floats that `poisoned` names; none are if it is empty.
+fn record_with(synthetic: SyntheticModel, settings: &str, poisoned: impl Fn(&Model) -> Vec<u8>) -> Recorded {
     let folder = TempDir::new().unwrap();
     let path = |name: &str| folder.path().join(name);
     let mut synthetic = synthetic;
     synthetic.generation_config = json!({"temperature": 0.9, "top_k": 50}).as_object().unwrap().clone();
     synthetic.write_gguf(&path("model.gguf")).unwrap();
+    let healthy = poisoned(&Model::load(&path("model.gguf")).unwrap());
+    if !healthy.is_empty() {
+        let mut bytes = std::fs::read(path("model.gguf")).unwrap();
+        let place = bytes.windows(healthy.len()).position(|window| window == healthy).unwrap();
+        bytes[place..place + healthy.len()].as_chunks_mut::<4>().0.fill(f32::NAN.to_le_bytes());
+        std::fs::write(path("model.gguf"), bytes).unwrap();
+    }
     let model = Model::load(&path("model.gguf")).unwrap();
     let lines: Vec<String> = requests(&model).iter().map(Value::to_string).collect();
     std::fs::write(path("requests.jsonl"), lines.join("\n")).unwrap();
@@ -84,6 +109,7 @@ pub fn requests(model: &Model) -> Vec<Value> {
         json!({"prompt": "x", "seed": 9, "stop_token_ids": [a.parse::<u32>().unwrap()], "max_tokens": 30,
             "logit_bias": {a.as_str(): 100, b.as_str(): 100}}),
         json!({"prompt": full, "seed": 1, "max_tokens": 50}),
+        json!({"prompt": [10, POISON, 11], "n": 2, "seed": 4, "max_tokens": 4}),
         json!({"messages": chat("Too cold."), "temperature": -1}),
     ];
     bodies

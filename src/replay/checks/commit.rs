@@ -264,7 +264,10 @@ fn failure(verdict: &mut Verdict, sequence: &Sequence<'_>, step: &StepRecord) {
         Some(StopReason::Failed(message)) => vec![message],
         _ => Vec::new(),
     };
-    verdict.equal("events of a failure", failures, events.iter().map(String::as_str).collect());
+    verdict.equal("events of a failure", failures, events.iter().map(|(_, message)| message.as_str()).collect());
+    for (time, _) in events {
+        verdict.equal("time_ns of the event", step.time_ns, Some(*time));
+    }
 }
 
 /// Stepscope's engine neither drafts nor constrains yet: nothing of the kind may stand in its records.

@@ -3,7 +3,7 @@
 use super::logits;
 use crate::arith::{ActivationRow, RowStatistics, scalar};
 use crate::replay::context::{Row, Sequence};
-use crate::replay::forward::{Memory, PlainModel, UnknownToken};
+use crate::replay::forward::{FeedError, Memory, PlainModel};
 use crate::replay::recover::Recovered;
 use crate::replay::verdict::{Skip, Verdict};
 
@@ -14,11 +14,25 @@ pub(in crate::replay) struct Execution<'a> {
     memory: Memory,
 }
 
+/// Why a row cannot be run.
+enum Stuck {
+    /// It is not known what it was computed after.
+    NoInput(Skip),
+    /// The model cannot read it.
+    Refused(FeedError),
+}
+
+impl From<FeedError> for Stuck {
+    fn from(error: FeedError) -> Self {
+        Self::Refused(error)
+    }
+}
+
 /// The prompt without its last token, run once for all choices of a request.
 ///
 /// # Errors
-/// If the prompt has a token that the model does not.
-pub(in crate::replay) fn run_prompt(plain: &PlainModel<'_>, prompt: &[u32]) -> Result<Memory, UnknownToken> {
+/// If the prompt has a token that the model does not, or is longer than its context.
+pub(in crate::replay) fn run_prompt(plain: &PlainModel<'_>, prompt: &[u32]) -> Result<Memory, FeedError> {
     let mut memory = plain.start();
     let (_, before) = prompt.split_last().unwrap_or((&0, &[]));
     for &token in before {
@@ -39,14 +53,11 @@ impl<'a> Execution<'a> {
     /// committed.
     pub(in crate::replay) fn check(&mut self, row: &Row<'_>, recovered: &Recovered) -> Verdict {
         let mut verdict = Verdict::new();
-        let token = match self.input(row) {
-            Ok(token) => token,
-            Err(skip) => return Verdict::skipped(skip),
-        };
-        let hidden = match self.plain.feed(&mut self.memory, token) {
+        let hidden = match self.run(row) {
             Ok(hidden) => hidden,
-            Err(error) => {
-                verdict.mismatch("input token", "a token of the model".to_owned(), error.to_string());
+            Err(Stuck::NoInput(skip)) => return Verdict::skipped(skip),
+            Err(Stuck::Refused(error)) => {
+                verdict.mismatch("input token", "one that the model can read".to_owned(), error.to_string());
                 return verdict;
             }
         };
@@ -62,14 +73,20 @@ impl<'a> Execution<'a> {
         self.memory.truncate(committed.saturating_sub(1) as u32);
     }
 
-    /// The token that the row was computed after, by what was committed and drafted before it.
-    fn input(&self, row: &Row<'_>) -> Result<u32, Skip> {
-        if row.index > 0 {
-            let draft = row.step.drafts.get(row.index as usize - 1).copied().unwrap_or(-1);
-            return u32::try_from(draft).map_err(|_| Skip::not_recorded("the row was computed after a withheld draft"));
+    /// Feeds the draft that the row was computed after, or else what was committed and is not fed yet: the last token,
+    /// and more if rows are missing.
+    fn run(&mut self, row: &Row<'_>) -> Result<Vec<f32>, Stuck> {
+        if let Some(before) = row.index.checked_sub(1) {
+            let draft = row.step.drafts.get(before as usize).and_then(|&draft| u32::try_from(draft).ok());
+            let withheld = || Stuck::NoInput(Skip::not_recorded("the row was computed after a withheld draft"));
+            return Ok(self.plain.feed(&mut self.memory, draft.ok_or_else(withheld)?)?);
         }
-        let last = row.output.last().or(self.sequence.admission.prompt_tokens.last());
-        last.copied().ok_or_else(|| Skip::missing("the prompt is empty"))
+        let committed = self.sequence.admission.prompt_tokens.iter().chain(row.output);
+        let mut hidden = Err(Stuck::NoInput(Skip::missing("nothing was committed that the row could follow")));
+        for &token in committed.skip(self.memory.length() as usize) {
+            hidden = Ok(self.plain.feed(&mut self.memory, token)?);
+        }
+        hidden
     }
 
     fn compare(&self, verdict: &mut Verdict, row: &Row<'_>, recovered: &Recovered, head_input: &ActivationRow) {

@@ -18,7 +18,7 @@ pub(in crate::replay) fn check(row: &Row<'_>, recovered: &Recovered) -> Verdict 
             standing(&mut verdict, row, whole);
         }
         Recovered::Best { ids, values } => best(&mut verdict, row, ids, values),
-        Recovered::Absent(skip) => verdict.skip(skip.clone()),
+        Recovered::Absent(skip) | Recovered::Lost(skip) => verdict.skip(skip.clone()),
         Recovered::Wrong { expected, found } => verdict.mismatch("payload", expected.clone(), found.clone()),
     }
     verdict
@@ -69,6 +69,10 @@ fn best(verdict: &mut Verdict, row: &Row<'_>, ids: &[u32], values: &[f32]) {
         verdict.mismatch("payload", "as many values as ids, and some".to_owned(), found);
         return;
     };
+    if let Some(size) = row.sequence.context.vocabulary_size() {
+        let stranger = ids.iter().find(|id| **id >= size);
+        verdict.holds(stranger.is_none(), "payload", format!("ids below {size}"), format!("{stranger:?}"));
+    }
     let entries: Vec<(f32, u32)> = values.iter().copied().zip(ids.iter().copied()).collect();
     let disorder = entries.windows(2).find(|pair| match pair {
         [(value, id), (next_value, next_id)] => !(value > next_value || (value == next_value && id < next_id)),

@@ -25,6 +25,7 @@ pub(in crate::replay) fn check(row: &Row<'_>, recovered: &Recovered) -> Verdict 
         position: row.decides(),
         choice: sequence.recorded.choice,
     };
+    let argmax = row.record.statistics.and_then(|statistics| statistics.argmax);
     match recovered {
         Recovered::Whole(whole) => {
             match row.emitted() {
@@ -35,15 +36,13 @@ pub(in crate::replay) fn check(row: &Row<'_>, recovered: &Recovered) -> Verdict 
             told(&mut verdict, row, rules, whole);
         }
         Recovered::Best { ids, .. } => greedy(&mut verdict, row, &situation, ids.first().copied()),
-        Recovered::Absent(_) | Recovered::Wrong { .. } => {
-            let argmax = row.record.statistics.and_then(|statistics| statistics.argmax);
+        Recovered::Absent(skip) | Recovered::Lost(skip) => {
             greedy(&mut verdict, row, &situation, argmax);
-            if let Recovered::Absent(skip) = recovered
-                && skip.missing
-            {
+            if skip.missing {
                 verdict.skip(skip.clone());
             }
         }
+        Recovered::Wrong { .. } => greedy(&mut verdict, row, &situation, argmax),
     }
     verdict
 }

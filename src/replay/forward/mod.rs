@@ -20,12 +20,23 @@ pub struct PlainModel<'a> {
     kv_type: KvType,
 }
 
-/// A token that the model does not have.
+/// Why a token cannot be fed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("token {token} is not in the model's vocabulary of {vocabulary_size}")]
-pub struct UnknownToken {
-    token: u32,
-    vocabulary_size: usize,
+pub enum FeedError {
+    /// The model does not have it.
+    #[error("token {token} is not in the model's vocabulary of {vocabulary_size}")]
+    UnknownToken {
+        /// The token.
+        token: u32,
+        /// Tokens that the model has.
+        vocabulary_size: usize,
+    },
+    /// The sequence is as long as the model's context.
+    #[error("the model's context holds {context_length} tokens")]
+    ContextFull {
+        /// Tokens of the longest sequence.
+        context_length: usize,
+    },
 }
 
 impl<'a> PlainModel<'a> {
@@ -52,11 +63,15 @@ impl<'a> PlainModel<'a> {
     /// Appends `token` to the sequence and returns the output of the last layer, `hidden_size` elements.
     ///
     /// # Errors
-    /// If the token is not in the vocabulary.
-    pub fn feed(&self, memory: &mut Memory, token: u32) -> Result<Vec<f32>, UnknownToken> {
+    /// If the token is not in the vocabulary, or the sequence is as long as the model's context.
+    pub fn feed(&self, memory: &mut Memory, token: u32) -> Result<Vec<f32>, FeedError> {
         let Model { config, weights, .. } = self.model;
-        if token as usize >= config.vocabulary_size {
-            return Err(UnknownToken { token, vocabulary_size: config.vocabulary_size });
+        let (vocabulary_size, context_length) = (config.vocabulary_size, config.context_length);
+        if token as usize >= vocabulary_size {
+            return Err(FeedError::UnknownToken { token, vocabulary_size });
+        }
+        if memory.length() as usize >= context_length {
+            return Err(FeedError::ContextFull { context_length });
         }
         let mut hidden = vec![0.0; config.hidden_size];
         scalar::dequantize_row(&weights.embedding.view(), token as usize, &mut hidden);

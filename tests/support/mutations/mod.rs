@@ -1,7 +1,9 @@
 //! The table of mutations: one per kind of field.
 
+mod event;
 mod header;
 mod logits;
+mod loss;
 mod request;
 mod row;
 mod step;
@@ -44,7 +46,19 @@ pub struct Place {
     pub step: Option<u64>,
 }
 
-/// Every mutation.
+/// Mutations of the events of a capture with failures.
+pub fn of_failures() -> Vec<Mutation> {
+    event::table()
+}
+
+/// Mutations of the loss record of a capture that lacks a payload: what [`lose_a_payload`] makes.
+pub fn of_losses() -> Vec<Mutation> {
+    loss::table()
+}
+
+pub use loss::lose_a_payload;
+
+/// Mutations of everything else.
 pub fn table() -> Vec<Mutation> {
     [header::table(), request::table(), step::table(), row::table(), logits::table()].into_iter().flatten().collect()
 }
