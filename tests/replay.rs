@@ -317,15 +317,19 @@ fn the_command_says_how_it_ended() {
     assert_eq!(report["findings"], Value::Array(Vec::new()));
     assert!(report["records"].as_u64().is_some_and(|records| records > 0));
 
-    let (status, output, _) = stepscope(&["replay", &capture], folder);
+    let cache = tempfile::tempdir().unwrap();
+    let (status, output, _) = stepscope(&["replay", &capture], cache.path());
     assert_eq!(status, Some(3), "without the model: {output}");
     assert!(output.contains("--model"), "{output}");
-    let (status, output, _) = stepscope(&["replay", &capture, "--check", "params,validity"], folder);
+    let (status, output, _) = stepscope(&["replay", &capture, "--check", "params,validity"], cache.path());
     assert_eq!(status, Some(0), "these need no model: {output}");
     let name = &recorded.model.identity.name;
-    std::fs::copy(folder.join("model.gguf"), folder.join(format!("{name}.gguf"))).unwrap();
-    let (status, output, _) = stepscope(&["replay", &capture], folder);
-    assert_eq!(status, Some(0), "the recorded name is in the cache folder: {output}");
+    for name in [format!("{name}.gguf"), "another name.gguf".to_owned()] {
+        std::fs::copy(folder.join("model.gguf"), cache.path().join(&name)).unwrap();
+        let (status, output, _) = stepscope(&["replay", &capture], cache.path());
+        assert_eq!(status, Some(0), "`{name}` in the cache folder is the recorded model: {output}");
+        std::fs::remove_file(cache.path().join(&name)).unwrap();
+    }
 
     let mut records = recorded.records.clone();
     steps(&mut records).find(|step| step.request == 0 && !step.rows.is_empty()).unwrap().emitted[0] ^= 1;

@@ -1,12 +1,8 @@
 //! What replay needs of a capture, request by request.
 
-use std::collections::{BTreeMap, HashMap};
+use crate::capture::records::{Admission, Completion, EventRecord, Header, LogitsPayload, LossRecord, StepRecord};
 
-use crate::capture::records::{
-    Admission, Completion, EventRecord, Header, LogitsPayload, LossRecord, Refusal, StepRecord,
-};
-
-/// A source of recorded requests: a capture file, or records in memory.
+/// A source of recorded requests, such as a capture file.
 pub trait Recording: Sync {
     /// The header.
     fn header(&self) -> &Header;
@@ -118,75 +114,5 @@ impl RecordedRequest {
             }
         };
         &mut self.sequences[index]
-    }
-}
-
-/// A recording held in memory.
-#[derive(Clone, Debug)]
-pub struct MemoryRecording {
-    /// The header.
-    pub header: Header,
-    /// Admitted requests, by number.
-    pub requests: BTreeMap<u64, RecordedRequest>,
-    /// Refused requests.
-    pub refusals: Vec<Refusal>,
-    /// Rows that were kept.
-    pub payloads: HashMap<RowId, LogitsPayload>,
-    /// What was dropped.
-    pub losses: Vec<LossRecord>,
-    /// What was worth a person's attention.
-    pub events: Vec<EventRecord>,
-    /// What is damaged, in words.
-    pub damage: Vec<String>,
-    /// What contradicts itself, in words.
-    pub contradictions: Vec<String>,
-}
-
-impl Recording for MemoryRecording {
-    fn header(&self) -> &Header {
-        &self.header
-    }
-
-    fn requests(&self) -> Vec<u64> {
-        self.requests.keys().copied().collect()
-    }
-
-    fn record_count(&self) -> u64 {
-        let sequences = self.requests.values().flat_map(|request| &request.sequences);
-        let records: usize = sequences.map(|sequence| sequence.steps.len() + sequence.completions.len()).sum();
-        (records + self.requests.len() + self.refusals.len()) as u64
-    }
-
-    fn request(&self, request: u64) -> Result<RecordedRequest, RequestFault> {
-        self.requests.get(&request).cloned().ok_or(RequestFault::NotAdmitted)
-    }
-
-    fn payload(&self, row: RowId) -> Result<Option<LogitsPayload>, String> {
-        Ok(self.payloads.get(&row).cloned())
-    }
-
-    fn losses(&self) -> &[LossRecord] {
-        &self.losses
-    }
-
-    fn events(&self) -> &[EventRecord] {
-        &self.events
-    }
-
-    fn damage(&self) -> Vec<String> {
-        self.damage.clone()
-    }
-
-    fn contradictions(&self) -> Vec<String> {
-        self.contradictions.clone()
-    }
-
-    fn visit_steps(&self, visit: &mut dyn FnMut(&StepRecord)) -> Result<(), String> {
-        self.requests
-            .values()
-            .flat_map(|request| &request.sequences)
-            .flat_map(|sequence| &sequence.steps)
-            .for_each(visit);
-        Ok(())
     }
 }

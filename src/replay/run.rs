@@ -7,7 +7,7 @@ use rayon::prelude::*;
 use super::batches::Batches;
 use super::checks::{commit, forward, logits, params, prompt, sampler, termination, validity, whole};
 use super::context::{Context, Row, Sequence, request_place};
-use super::forward::{Memory, PlainModel, FeedError};
+use super::forward::{FeedError, Memory, PlainModel};
 use super::preflight::{Preflight, PreflightError};
 use super::recording::{RecordedRequest, Recording, RequestFault};
 use super::recover::{Recovered, recover};
@@ -189,8 +189,7 @@ fn check_request(context: &Context<'_>, request: &RecordedRequest, report: &mut 
 }
 
 /// The checks that look at logits rows.
-const ROW_CHECKS: [CheckName; 4] =
-    [CheckName::Validity, CheckName::Logits, CheckName::Forward, CheckName::Sampler];
+const ROW_CHECKS: [CheckName; 4] = [CheckName::Validity, CheckName::Logits, CheckName::Forward, CheckName::Sampler];
 
 /// The prompt's memory, once it was computed: every choice of a request begins with it.
 type PromptMemory = Option<Result<Memory, FeedError>>;

@@ -39,7 +39,7 @@ fn same_model(verdict: &mut Verdict, context: &Context<'_>) {
     if let Some(found) = &recorded.end_tokens {
         verdict.equal("end_tokens", &end_tokens, found);
     }
-    if let Some(found) = recorded.context_length {
+    if let Some(found) = recorded.context_length.filter(|_| context.is_own()) {
         let setting = setting(context.recording.header(), "context-length").and_then(|value| value.as_u64());
         verdict.equal("context_length", setting.unwrap_or(model.config.context_length as u64), found.into());
     }

@@ -1,9 +1,12 @@
 //! The steps of a sequence join up, and so does what the client was told.
 
-use crate::capture::records::{Completion, SchedulerMode, StepPath, StepRecord, StopReason, Timings};
-use crate::replay::context::{Context, Sequence};
-use crate::replay::ending::{self, Limits};
-use crate::replay::recording::RecordedRequest;
+mod batch;
+mod completion;
+
+pub(in crate::replay) use completion::check_request;
+
+use crate::capture::records::{SchedulerMode, StepPath, StepRecord, StopReason};
+use crate::replay::context::Sequence;
 use crate::replay::report::Report;
 use crate::replay::verdict::{CheckName, Skip, Verdict};
 
@@ -17,29 +20,35 @@ pub(in crate::replay) fn check(sequence: &Sequence<'_>, report: &mut Report) {
         report.enter(CheckName::Commit, sequence.place(Some(step.step), None), verdict);
     }
     let last = sequence.recorded.steps.last().map(|step| step.step);
-    report.enter(CheckName::Commit, sequence.place(last, None), judge_end(sequence));
+    report.enter(CheckName::Commit, sequence.place(last, None), completion::judge_end(sequence));
 }
 
 /// What the steps so far have come to.
 struct Progress<'a> {
     sequence: &'a Sequence<'a>,
     previous: Option<&'a StepRecord>,
-    /// Positions that the model has read and that were not taken back.
-    computed: usize,
+    /// Positions that the model has read and that were not taken back; `None` where that is not recorded.
+    computed: Option<usize>,
     output: Vec<u32>,
-    /// Whether the prompt's end has given its row.
-    past_prompt: bool,
     /// Whether the sequence was ended by a step.
     stopped: bool,
 }
 
 impl<'a> Progress<'a> {
     fn new(sequence: &'a Sequence<'a>) -> Self {
-        Self { sequence, previous: None, computed: 0, output: Vec::new(), past_prompt: false, stopped: false }
+        Self { sequence, previous: None, computed: Some(0), output: Vec::new(), stopped: false }
     }
 
     fn prompt(&self) -> &'a [u32] {
         &self.sequence.admission.prompt_tokens
+    }
+
+    /// Whether a chunk of the prompt is its last: by its length, or where that is not recorded by the token that came.
+    fn ends_prompt(&self, step: &StepRecord) -> bool {
+        match step.q_len {
+            Some(length) => step.first_position as usize + length as usize >= self.prompt().len(),
+            None => !step.emitted.is_empty(),
+        }
     }
 
     fn judge(&self, verdict: &mut Verdict, step: &'a StepRecord) {
@@ -48,9 +57,9 @@ impl<'a> Progress<'a> {
         self.tokens(verdict, step);
         self.rows(verdict, step);
         self.state(verdict, step);
-        batch(verdict, self.sequence, step);
-        time(verdict, self.sequence, step);
-        failure(verdict, self.sequence, step);
+        batch::batch(verdict, self.sequence, step);
+        batch::time(verdict, self.sequence, step);
+        batch::failure(verdict, self.sequence, step);
         if self.sequence.context.is_own() {
             nothing_speculative(verdict, step);
         }
@@ -58,13 +67,14 @@ impl<'a> Progress<'a> {
 
     fn advance(&mut self, step: &'a StepRecord) {
         let first = step.first_position as usize;
-        self.computed = if is_prefill(step, self.prompt().len()) {
-            first + step.q_len.map_or(0, |length| length as usize)
+        self.computed = if !is_prefill(step, self.prompt().len()) {
+            Some(first + step.emitted.len())
+        } else if self.ends_prompt(step) {
+            Some(self.prompt().len())
         } else {
-            first + step.emitted.len()
+            step.q_len.map(|length| first + length as usize)
         };
         self.output.extend(&step.emitted);
-        self.past_prompt |= !step.emitted.is_empty();
         self.stopped |= step.stop.is_some();
         self.previous = Some(step);
     }
@@ -87,7 +97,10 @@ impl<'a> Progress<'a> {
     /// Where the step begins, how long it is, what it read, and by which path.
     fn input(&self, verdict: &mut Verdict, step: &StepRecord) {
         let cached = step.cached_prefix.unwrap_or(0) as usize;
-        verdict.equal("first_position", self.computed + cached, step.first_position as usize);
+        match self.computed {
+            Some(computed) => verdict.equal("first_position", computed + cached, step.first_position as usize),
+            None => verdict.skip(Skip::not_recorded("where the step before ended is not recorded")),
+        }
         if self.sequence.context.is_own() {
             verdict.equal("whether cached_prefix is recorded", true, step.cached_prefix.is_some());
             verdict.holds(self.previous.is_none() || cached == 0, "cached_prefix", "0 after the first step", cached);
@@ -144,8 +157,7 @@ impl<'a> Progress<'a> {
     /// What was committed follows from the drafts and the rows.
     fn tokens(&self, verdict: &mut Verdict, step: &StepRecord) {
         let failed = matches!(step.stop, Some(StopReason::Failed(_) | StopReason::Cancelled));
-        let end = step.first_position as usize + step.q_len.map_or(0, |length| length as usize);
-        let gives_none = is_prefill(step, self.prompt().len()) && end < self.prompt().len();
+        let gives_none = is_prefill(step, self.prompt().len()) && !self.ends_prompt(step);
         let most = if gives_none { 0 } else { step.drafts.len() + 1 };
         let least = usize::from(!gives_none && !failed);
         let found = step.emitted.len();
@@ -164,8 +176,8 @@ impl<'a> Progress<'a> {
     /// One row per token that can come, each after its own position, with the token that came.
     fn rows(&self, verdict: &mut Verdict, step: &StepRecord) {
         let prompt = self.prompt().len();
-        let end = step.first_position as usize + step.q_len.map_or(1 + step.drafts.len(), |length| length as usize);
-        let expected = if is_prefill(step, prompt) { usize::from(end == prompt) } else { step.drafts.len() + 1 };
+        let is_prefill = is_prefill(step, prompt);
+        let expected = if is_prefill { usize::from(self.ends_prompt(step)) } else { step.drafts.len() + 1 };
         if step.rows.is_empty() && !self.sequence.context.is_own() {
             verdict.skip(Skip::not_recorded("the step's rows are not recorded"));
             return;
@@ -201,75 +213,6 @@ fn is_prefill(step: &StepRecord, prompt: usize) -> bool {
     (step.first_position as usize) < prompt
 }
 
-/// The batch as this step saw it is the batch as the others saw it.
-fn batch(verdict: &mut Verdict, sequence: &Sequence<'_>, step: &StepRecord) {
-    let members = sequence.context.batches.members(step.step);
-    let myself = (sequence.admission.request, sequence.recorded.choice);
-    let index = members.iter().position(|member| (member.request, member.choice) == myself);
-    let once = members.iter().filter(|member| (member.request, member.choice) == myself).count();
-    verdict.equal("records of this step", 1, once);
-    if let Some(place) = &step.batch {
-        let others: Vec<(u64, u32)> =
-            members.iter().map(|member| (member.request, member.choice)).filter(|&member| member != myself).collect();
-        if sequence.context.has_gaps() {
-            verdict.skip(Skip::missing("the damaged capture may lack records of neighbours"));
-        } else {
-            verdict.equal("slot in the batch", index, Some(place.slot as usize));
-            verdict.equal("neighbours", &others, &place.neighbours);
-        }
-    } else if sequence.context.is_own() {
-        verdict.mismatch("batch", "recorded".to_owned(), "absent".to_owned());
-    }
-    for other in members.iter().filter(|member| (member.request, member.choice) != myself) {
-        if let (Some(place), Some(others)) = (&step.batch, other.slot) {
-            let expected = format!("not {others}, where {}.{} is", other.request, other.choice);
-            verdict.holds(place.slot != others, "slot in the batch", expected, place.slot);
-        }
-        if let (Some(slot), Some(others)) = (step.state.map(|state| state.slot), other.state_slot) {
-            let expected = format!("not {others}, which {}.{} has", other.request, other.choice);
-            verdict.holds(slot != others, "slot of state", expected, slot);
-        }
-        if let (Some(time), Some(others)) = (step.time_ns, other.time_ns) {
-            verdict.holds(
-                time == others,
-                "time_ns",
-                format!("{others}, as {}.{} has", other.request, other.choice),
-                time,
-            );
-        }
-        if let (Some(timings), Some(others)) = (step.timings, other.timings) {
-            verdict.equal("timings", others, timings);
-        }
-    }
-}
-
-/// The step's work fits between the end of the step before it, whoever was in that, and its own.
-fn time(verdict: &mut Verdict, sequence: &Sequence<'_>, step: &StepRecord) {
-    let before = step.step.checked_sub(1).and_then(|before| sequence.context.batches.time_ns(before));
-    let (Some(timings), Some(time), Some(before)) = (step.timings, step.time_ns, before) else { return };
-    let Timings { schedule_ns, forward_ns, sample_ns } = timings;
-    let work = [schedule_ns, forward_ns, sample_ns].into_iter().fold(0, u64::saturating_add);
-    let most = time.saturating_sub(before);
-    verdict.holds(work <= most, "timings", format!("{most} ns at most: the step before ended at {before} ns"), work);
-}
-
-/// A failure is an event, in the same words, and such an event is a failure.
-fn failure(verdict: &mut Verdict, sequence: &Sequence<'_>, step: &StepRecord) {
-    if !sequence.context.is_own() || sequence.context.has_gaps() {
-        return;
-    }
-    let place = (sequence.admission.request, sequence.recorded.choice, step.step);
-    let events = sequence.context.failures.get(&place).map_or(&[][..], Vec::as_slice);
-    let failures: Vec<&str> = match &step.stop {
-        Some(StopReason::Failed(message)) => vec![message],
-        _ => Vec::new(),
-    };
-    verdict.equal("events of a failure", failures, events.iter().map(|(_, message)| message.as_str()).collect());
-    for (time, _) in events {
-        verdict.equal("time_ns of the event", step.time_ns, Some(*time));
-    }
-}
-
 /// Stepscope's engine neither drafts nor constrains yet: nothing of the kind may stand in its records.
 fn nothing_speculative(verdict: &mut Verdict, step: &StepRecord) {
     let empty = |name: &'static str, is_empty: bool, verdict: &mut Verdict| {
@@ -286,95 +229,4 @@ fn nothing_speculative(verdict: &mut Verdict, step: &StepRecord) {
         let unmasked = row.scheduler_mask.is_none() && row.applied_mask.is_none() && row.mask_population.is_none();
         verdict.holds(unmasked, format!("mask of row {index}"), "no mask: there is no grammar", "a mask");
     }
-}
-
-/// The choice ended once, with as many tokens and the text that its steps emitted.
-fn judge_end(sequence: &Sequence<'_>) -> Verdict {
-    let mut verdict = Verdict::new();
-    let context = sequence.context;
-    let steps = &sequence.recorded.steps;
-    let completion = match sequence.recorded.completions.as_slice() {
-        [completion] => completion,
-        [] if context.has_gaps() => {
-            return Verdict::skipped(Skip::missing("the choice's end is not in the damaged capture"));
-        }
-        completions => {
-            verdict.mismatch("completion", "one".to_owned(), completions.len().to_string());
-            return verdict;
-        }
-    };
-    let failed = matches!(completion.stop, Some(StopReason::Failed(_) | StopReason::Cancelled));
-    verdict.holds(failed || !steps.is_empty(), "steps", "at least one for a choice that did not fail", steps.len());
-    if let Some(last) = steps.last() {
-        match &last.stop {
-            Some(stop) => verdict.equal("stop of the completion", Some(stop), completion.stop.as_ref()),
-            None if context.has_gaps() => verdict.skip(Skip::missing("the last step may be missing")),
-            None => {
-                let expected = "a stop reason in the last step, as the completion has";
-                verdict.holds(failed || !context.is_own(), "stop of the last step", expected, "none");
-            }
-        }
-        if let Some(time) = last.time_ns {
-            verdict.holds(
-                completion.time_ns >= time,
-                "time_ns of the completion",
-                format!("{time} or later"),
-                completion.time_ns,
-            );
-        }
-    }
-    let emitted = sequence.recorded.emitted();
-    if context.has_gaps() {
-        verdict.skip(Skip::missing("the damaged capture may lack steps of the choice"));
-        return verdict;
-    }
-    verdict.equal("emitted_tokens", emitted.len() as u32, completion.emitted_tokens);
-    same_text(&mut verdict, sequence, completion, &emitted);
-    verdict
-}
-
-/// The text is that of the emitted tokens, without what ended it.
-fn same_text(verdict: &mut Verdict, sequence: &Sequence<'_>, completion: &Completion, emitted: &[u32]) {
-    let Some(found) = completion.text.as_deref() else {
-        verdict.skip(Skip::not_recorded("the choice's text is not recorded"));
-        return;
-    };
-    let Some(model) = sequence.context.model() else {
-        verdict.skip(sequence.context.preflight.no_model());
-        return;
-    };
-    let tokenizer = &model.tokenizer;
-    let (rules, end_tokens) = match (sequence.rules(), sequence.context.end_tokens()) {
-        (Ok(rules), Some(end_tokens)) => (rules, end_tokens),
-        (Err(skip), _) => return verdict.skip(skip),
-        (_, None) => return verdict.skip(Skip::not_recorded("the model's end tokens are not known")),
-    };
-    let room = sequence.context.room(sequence.admission);
-    let limits = Limits { rules, end_tokens: &end_tokens, room, tokenizer: Some(tokenizer) };
-    match ending::ending(emitted, &limits) {
-        Some(ending) => verdict.equal("text", ending::text(emitted, &ending, tokenizer).as_str(), found),
-        // A failure cuts the text where it was certain.
-        None => {
-            let whole = ending::lossy_text(emitted, tokenizer);
-            verdict.holds(whole.starts_with(found), "text", format!("a beginning of {whole:?}"), format!("{found:?}"));
-        }
-    }
-}
-
-/// The request's choices are there, and its records agree on whose it is.
-pub(in crate::replay) fn check_request(context: &Context<'_>, request: &RecordedRequest) -> Verdict {
-    let mut verdict = Verdict::new();
-    let admission = &request.admission;
-    let choices: Vec<u32> = request.sequences.iter().map(|sequence| sequence.choice).collect();
-    if context.has_gaps() {
-        verdict.skip(Skip::missing("the damaged capture may lack choices"));
-    } else {
-        verdict.equal("choices", (0..admission.choices).collect(), choices);
-    }
-    // An owner that is a request is the request itself.
-    let number = admission.owner.as_deref().and_then(|owner| owner.strip_prefix("request "));
-    if let Some(number) = number.filter(|_| context.is_own()) {
-        verdict.equal("owner", admission.request.to_string().as_str(), number);
-    }
-    verdict
 }

@@ -1,0 +1,98 @@
+//! The end of a choice, and the choices of a request.
+
+use crate::capture::records::{Completion, StopReason};
+use crate::replay::context::{Context, Sequence};
+use crate::replay::ending::{self, Limits};
+use crate::replay::recording::RecordedRequest;
+use crate::replay::verdict::{Skip, Verdict};
+
+/// The choice ended once, with as many tokens and the text that its steps emitted.
+pub(super) fn judge_end(sequence: &Sequence<'_>) -> Verdict {
+    let mut verdict = Verdict::new();
+    let context = sequence.context;
+    let steps = &sequence.recorded.steps;
+    let completion = match sequence.recorded.completions.as_slice() {
+        [completion] => completion,
+        [] if context.has_gaps() => {
+            return Verdict::skipped(Skip::missing("the choice's end is not in the damaged capture"));
+        }
+        completions => {
+            verdict.mismatch("completion", "one".to_owned(), completions.len().to_string());
+            return verdict;
+        }
+    };
+    let failed = matches!(completion.stop, Some(StopReason::Failed(_) | StopReason::Cancelled));
+    verdict.holds(failed || !steps.is_empty(), "steps", "at least one for a choice that did not fail", steps.len());
+    if let Some(last) = steps.last() {
+        match &last.stop {
+            Some(stop) => verdict.equal("stop of the completion", Some(stop), completion.stop.as_ref()),
+            None if context.has_gaps() => verdict.skip(Skip::missing("the last step may be missing")),
+            None => {
+                let expected = "a stop reason in the last step, as the completion has";
+                verdict.holds(failed || !context.is_own(), "stop of the last step", expected, "none");
+            }
+        }
+        if let Some(time) = last.time_ns {
+            verdict.holds(
+                completion.time_ns >= time,
+                "time_ns of the completion",
+                format!("{time} or later"),
+                completion.time_ns,
+            );
+        }
+    }
+    let emitted = sequence.recorded.emitted();
+    if context.has_gaps() {
+        verdict.skip(Skip::missing("the damaged capture may lack steps of the choice"));
+        return verdict;
+    }
+    verdict.equal("emitted_tokens", emitted.len() as u32, completion.emitted_tokens);
+    same_text(&mut verdict, sequence, completion, &emitted);
+    verdict
+}
+
+/// The text is that of the emitted tokens, without what ended it.
+fn same_text(verdict: &mut Verdict, sequence: &Sequence<'_>, completion: &Completion, emitted: &[u32]) {
+    let Some(found) = completion.text.as_deref() else {
+        verdict.skip(Skip::not_recorded("the choice's text is not recorded"));
+        return;
+    };
+    let Some(model) = sequence.context.model() else {
+        verdict.skip(sequence.context.preflight.no_model());
+        return;
+    };
+    let tokenizer = &model.tokenizer;
+    let (rules, end_tokens) = match (sequence.rules(), sequence.context.end_tokens()) {
+        (Ok(rules), Some(end_tokens)) => (rules, end_tokens),
+        (Err(skip), _) => return verdict.skip(skip),
+        (_, None) => return verdict.skip(Skip::not_recorded("the model's end tokens are not known")),
+    };
+    let room = sequence.context.room(sequence.admission);
+    let limits = Limits { rules, end_tokens: &end_tokens, room, tokenizer: Some(tokenizer) };
+    match ending::ending(emitted, &limits) {
+        Some(ending) => verdict.equal("text", ending::text(emitted, &ending, tokenizer).as_str(), found),
+        // A failure cuts the text where it was certain.
+        None => {
+            let whole = ending::lossy_text(emitted, tokenizer);
+            verdict.holds(whole.starts_with(found), "text", format!("a beginning of {whole:?}"), format!("{found:?}"));
+        }
+    }
+}
+
+/// The request's choices are there, and its records agree on whose it is.
+pub(in crate::replay) fn check_request(context: &Context<'_>, request: &RecordedRequest) -> Verdict {
+    let mut verdict = Verdict::new();
+    let admission = &request.admission;
+    let choices: Vec<u32> = request.sequences.iter().map(|sequence| sequence.choice).collect();
+    if context.has_gaps() {
+        verdict.skip(Skip::missing("the damaged capture may lack choices"));
+    } else {
+        verdict.equal("choices", (0..admission.choices).collect(), choices);
+    }
+    // An owner that is a request is the request itself.
+    let number = admission.owner.as_deref().and_then(|owner| owner.strip_prefix("request "));
+    if let Some(number) = number.filter(|_| context.is_own()) {
+        verdict.equal("owner", admission.request.to_string().as_str(), number);
+    }
+    verdict
+}
