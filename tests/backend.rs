@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use stepscope::arith::KvType;
-use stepscope::backend::{Backend, BackendKind, BackendOptions, BatchEntry, StateAccess, StepBatch, StepOutput, open};
+use stepscope::backend::{BackendKind, BackendOptions, BatchEntry, StateAccess, StepBatch, StepOutput, open};
 use stepscope::model::Model;
 use stepscope::model::synthetic::reference_models;
 use stepscope::types::{PageId, Position, StateSlot, TokenId};

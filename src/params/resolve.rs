@@ -301,10 +301,12 @@ fn number(value: &f32) -> Value {
     json_number(*value)
 }
 
+#[expect(clippy::ptr_arg, reason = "stands for a function of the whole value")]
 pub(super) fn ids(tokens: &Vec<TokenId>) -> Value {
     tokens.iter().map(|token| token.0).collect()
 }
 
+#[expect(clippy::ptr_arg, reason = "stands for a function of the whole value")]
 pub(super) fn biases(biases: &Vec<(TokenId, f32)>) -> Value {
     biases.iter().map(|&(token, bias)| (token.to_string(), json_number(bias))).collect::<serde_json::Map<_, _>>().into()
 }

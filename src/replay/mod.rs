@@ -21,7 +21,7 @@ pub mod sampler;
 mod verdict;
 
 pub use capture_file::CaptureRecording;
-pub use preflight::{Guarantee, Level, Preflight, PreflightError};
+pub use preflight::{Guarantee, Level, Preflight, PreflightError, WrongModel};
 pub use report::{FINDINGS_KEPT, Finding, Place, Report, Tally};
 pub use rules::{Rules, RulesError};
 pub use run::{Job, ReplayError, replay};

@@ -45,28 +45,33 @@ pub struct Guarantee {
     pub why: String,
 }
 
+/// Another model than the one that was recorded.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "{capture} was recorded with a model whose {algorithm} is {expected}, and {path} has {found}: \
+     give the recorded model, `{name}`, with --model"
+)]
+pub struct WrongModel {
+    /// Name of the capture.
+    pub capture: String,
+    /// How both hashes were computed.
+    pub algorithm: String,
+    /// The recorded hash.
+    pub expected: String,
+    /// The model that was given.
+    pub path: String,
+    /// Its hash.
+    pub found: String,
+    /// The recorded name.
+    pub name: String,
+}
+
 /// Why a capture cannot be replayed with what was given.
 #[derive(Debug, thiserror::Error)]
 pub enum PreflightError {
-    /// Another model than the one that was recorded.
-    #[error(
-        "{capture} was recorded with a model whose {algorithm} is {expected}, and {path} has {found}: \
-         give the recorded model, `{name}`, with --model"
-    )]
-    WrongModel {
-        /// Name of the capture.
-        capture: String,
-        /// How both hashes were computed.
-        algorithm: String,
-        /// The recorded hash.
-        expected: String,
-        /// The model that was given.
-        path: String,
-        /// Its hash.
-        found: String,
-        /// The recorded name.
-        name: String,
-    },
+    /// The model is another one.
+    #[error(transparent)]
+    WrongModel(#[from] Box<WrongModel>),
     /// A format this build does not read.
     #[error("{capture} has format version {found}; this build reads {FORMAT_VERSION}")]
     Format {
@@ -203,14 +208,15 @@ impl Facts {
             match compare(&recorded.hashes, identity.file_hashes()) {
                 Comparison::Same => {}
                 Comparison::Different { algorithm, recorded: expected, here } => {
-                    return Err(PreflightError::WrongModel {
+                    return Err(Box::new(WrongModel {
                         capture: capture.to_owned(),
                         algorithm,
                         expected,
                         path: identity.path.display().to_string(),
                         found: here,
                         name: recorded.name.clone(),
-                    });
+                    })
+                    .into());
                 }
                 Comparison::Unlike(why) => {
                     let why = format!("whether this is the recorded model cannot be told: {why}");

@@ -61,7 +61,7 @@ impl Writer {
             Json::Object(fields) => {
                 let mut fields = fields.iter().collect::<Vec<_>>();
                 if self.sort_keys {
-                    fields.sort_by(|(one, _), (other, _)| one.cmp(other));
+                    fields.sort_by_key(|(name, _)| *name);
                 }
                 let write = |(name, value): (&String, &Json), out: &mut String| {
                     self.text(name, out);

@@ -23,7 +23,7 @@ impl Random {
     }
 
     pub fn below(&mut self, limit: usize) -> usize {
-        (u64::from(self.word()) * limit as u64 >> 32) as usize
+        ((u64::from(self.word()) * limit as u64) >> 32) as usize
     }
 
     pub fn unit(&mut self) -> f64 {
