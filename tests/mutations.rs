@@ -17,7 +17,7 @@ use recorded::{Recorded, USUAL, record, replay_file};
 use stepscope::arith::Isa;
 use stepscope::capture::Record;
 use stepscope::model::synthetic::SyntheticModel;
-use stepscope::replay::{Finding, ReplayError, Report, render};
+use stepscope::replay::{CheckName, Finding, ReplayError, Report, render};
 
 /// A capture of a hybrid model, so that steps have recurrent state.
 fn original() -> &'static Recorded {
@@ -94,6 +94,11 @@ fn the_capture_has_every_kind_of_record_that_is_written() {
     assert!(has(|record| matches!(record, Record::Logits(_))));
 }
 
+/// What each check counted; the words of its reasons may repeat what was changed.
+fn counts(report: &Report) -> Vec<(CheckName, [u64; 3])> {
+    report.checks.iter().map(|(check, tally)| (*check, [tally.checked, tally.skipped, tally.findings])).collect()
+}
+
 fn judge(
     mutation: &Mutation,
     place: Place,
@@ -122,7 +127,7 @@ fn judge(
             let skips = !report.checks[check].reasons.is_empty();
             if skips { Ok(()) } else { Err(format!("expected {check} to skip something, found {}", first(&report))) }
         }
-        (Expected::Nothing(_), Ok(report)) if report.checks == baseline.checks => Ok(()),
+        (Expected::Nothing(_), Ok(report)) if counts(&report) == counts(baseline) => Ok(()),
         (Expected::Nothing(reason), Ok(report)) => {
             Err(format!("expected nothing ({reason}), found {}", first(&report)))
         }

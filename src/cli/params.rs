@@ -42,7 +42,7 @@ pub struct Options {
     /// Model that would run it: a GGUF file, or a folder with config.json, safetensors and tokenizer.json
     #[arg(long, value_name = "PATH")]
     model: PathBuf,
-    /// TOML file of `stepscope record`; its table [sampling] holds the operator's overrides
+    /// TOML file of `stepscope record`; its table `[sampling]` holds the operator's overrides
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Print one JSON object: `layers` of a parameter has an entry for every layer that says something

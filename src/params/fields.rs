@@ -63,7 +63,7 @@ const MOST_ALTERNATIVES: u32 = 20;
 /// As many choices as the OpenAI protocol allows.
 const MOST_CHOICES: u32 = 128;
 
-/// The fields that [`RequestFields::set`] reads.
+/// The sampling fields of a request, by their names in the protocol.
 pub const SAMPLING_FIELDS: &[&str] = &[
     "temperature",
     "top_p",

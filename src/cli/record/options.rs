@@ -76,7 +76,7 @@ pub struct Options {
     #[arg(long)]
     #[serde(default)]
     pub json: bool,
-    /// TOML file with any of these flags, and a table [sampling] of overrides
+    /// TOML file with any of these flags, and a table `[sampling]` of overrides
     #[arg(long, value_name = "FILE")]
     #[serde(skip)]
     pub config: Option<PathBuf>,

@@ -14,12 +14,15 @@ use stepscope::capture::records::{
 };
 use stepscope::replay::CheckName;
 
+/// Changes one fact of a capture, and says where.
+pub type Change = Box<dyn Fn(&mut Vec<Record>) -> Place>;
+
 /// A change of one fact, and what must come of it.
 pub struct Mutation {
     /// The field, as the records name it.
     pub field: &'static str,
     /// Changes it, and says where.
-    pub change: Box<dyn Fn(&mut Vec<Record>) -> Place>,
+    pub change: Change,
     /// What replay must say.
     pub expected: Expected,
 }
@@ -141,7 +144,10 @@ fn find_step(records: &mut [Record], request: u64, which: Which) -> &mut StepRec
         _ => None,
     });
     let found = match which {
-        Which::PrefillChunk => steps.filter(|step| step.path == Some(StepPath::Prefill) && step.rows.is_empty()).nth(0),
+        Which::PrefillChunk => {
+            let mut steps = steps;
+            steps.find(|step| step.path == Some(StepPath::Prefill) && step.rows.is_empty())
+        }
         Which::Decode => steps.filter(|step| step.path == Some(StepPath::Decode)).nth(1),
         Which::Last => steps.last(),
     };
