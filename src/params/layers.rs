@@ -30,7 +30,12 @@ impl RequestFields {
         let layer = serde_json::to_value(table).map_err(|error| {
             RequestFault::value("sampling", "numbers, strings, booleans and arrays of them", error.to_string())
         })?;
-        Self::from_json(&layer)
+        // TOML has no null: what became one was `nan` or `inf`, and must not read as left out.
+        let not_finite = |(field, value): (&String, &Value)| value.is_null().then(|| field.clone());
+        match layer.as_object().into_iter().flatten().find_map(not_finite) {
+            Some(field) => Err(RequestFault::value(field, "a finite number", "nan or inf")),
+            None => Self::from_json(&layer),
+        }
     }
 
     /// The layer as [`RequestFields::from_json`] reads it.

@@ -30,8 +30,11 @@ fn overrides_come_from_a_configuration_file() {
     let table = "temprature = 0.6".parse::<toml::Table>().expect("TOML");
     let message = RequestFields::from_toml(&table).expect_err("a typo").to_string();
     assert_eq!(message, "`temprature` is not a known field; did you mean `temperature`?");
-    let table = "temperature = nan".parse::<toml::Table>().expect("TOML");
-    assert!(RequestFields::from_toml(&table).expect("NaN becomes null").temperature.is_none());
+    for number in ["nan", "inf", "-inf"] {
+        let table = format!("temperature = {number}").parse::<toml::Table>().expect("TOML");
+        let message = RequestFields::from_toml(&table).expect_err("no number").to_string();
+        assert_eq!(message, "`temperature`: accepted: a finite number; found: nan or inf");
+    }
 }
 
 #[test]
