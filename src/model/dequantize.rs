@@ -16,7 +16,10 @@ pub fn write_dequantized(source: &Path, target: &Path) -> Result<(), ModelError>
     let gguf = GgufFile::open(source)?;
     let mut writer = GgufWriter::default();
     for (key, value) in gguf.contents.metadata.iter() {
-        writer.metadata(key, value.clone());
+        // The writer has an alignment of its own.
+        if key != "general.alignment" {
+            writer.metadata(key, value.clone());
+        }
     }
     for tensor in &gguf.contents.tensors {
         let columns = tensor.dimensions.first().copied().unwrap_or(1);

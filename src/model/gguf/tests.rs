@@ -51,6 +51,22 @@ fn what_is_written_is_read() {
 }
 
 #[test]
+fn a_widened_file_has_the_alignment_of_the_writer() {
+    let mut writer = GgufWriter::default();
+    writer.metadata("general.alignment", Value::Unsigned(8));
+    writer.tensor("one", WeightFormat::F16, &[4], vec![0; 8]);
+    writer.tensor("two", WeightFormat::F32, &[2], vec![0, 0, 128, 63, 0, 0, 0, 64]);
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let [source, target] = ["source.gguf", "target.gguf"].map(|name| folder.path().join(name));
+    writer.write(std::fs::File::create(&source).expect("created")).expect("written");
+    crate::model::write_dequantized(&source, &target).expect("widened");
+    let file = GgufFile::open(&target).expect("a valid file");
+    assert_eq!(file.contents.metadata.get("general.alignment"), None);
+    let values = file.contents.tensors.iter().map(|tensor| file.file.bytes()[tensor.range.clone()].to_vec());
+    assert_eq!(values.collect::<Vec<_>>(), [vec![0; 16], vec![0, 0, 128, 63, 0, 0, 0, 64]]);
+}
+
+#[test]
 fn version_2_reads_alike() {
     let mut file = file();
     file[4] = 2;
