@@ -7,6 +7,7 @@ use anyhow::Context as _;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::Outcome;
+use super::output::to_stdout;
 use crate::arith::{Isa, KvType};
 use crate::capture::CaptureReader;
 use crate::capture::records::{Header, ModelIdentity};
@@ -72,9 +73,10 @@ pub fn run(options: &Options) -> anyhow::Result<Outcome> {
         report.merge(pool.install(|| replay_capture(options, path, &recording, &mut models))?);
     }
     if options.json {
-        println!("{}", serde_json::to_string_pretty(&render::json(&report))?);
+        let json = serde_json::to_string_pretty(&render::json(&report))?;
+        to_stdout(|out| Ok(writeln!(out, "{json}")?))?;
     } else {
-        print!("{}", render::text(&report));
+        to_stdout(|out| Ok(write!(out, "{}", render::text(&report))?))?;
     }
     Ok(outcome(&report))
 }

@@ -49,8 +49,10 @@ pub struct RequestFields {
 /// What a field with an effect accepts.
 const TEMPERATURE: Numbers =
     Numbers { accepted: "0 (greedy), or a number from 0.01 to 100", fits: |x| x == 0.0 || (0.01..=100.0).contains(&x) };
-const TOP_P: Numbers =
-    Numbers { accepted: "a number greater than 0, up to 1 (1 keeps every token)", fits: |x| x > 0.0 && x <= 1.0 };
+const TOP_P: Numbers = Numbers {
+    accepted: "a number greater than 0, up to 1 (1 keeps every token)",
+    fits: |x| x as f32 > 0.0 && x <= 1.0,
+};
 const MIN_P: Numbers =
     Numbers { accepted: "a number from 0 (keeps every token) to 1", fits: |x| (0.0..=1.0).contains(&x) };
 const REPETITION_PENALTY: Numbers =

@@ -100,7 +100,8 @@ pub fn replay(job: &Job<'_>) -> Result<Report, ReplayError> {
 /// known how many there should be.
 fn losses(context: &Context<'_>, report: &Report) -> Option<Verdict> {
     let losses = context.recording.losses().iter().filter(|loss| loss.channel == "logits");
-    let messages = losses.map(|loss| loss.messages).sum::<Option<u64>>()?;
+    let messages =
+        losses.map(|loss| loss.messages).try_fold(0_u64, |sum, messages| Some(sum.saturating_add(messages?)))?;
     let looked = ROW_CHECKS.into_iter().any(|check| report.wants(check));
     if !looked || context.has_gaps() {
         return None;

@@ -3,11 +3,14 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use std::io::Write;
+
 use serde::Serialize;
 
 use super::Submitted;
 use crate::capture::WriteSummary;
 use crate::cli::Outcome;
+use crate::cli::output::to_stdout;
 use crate::engine::FinishedChoice;
 use crate::types::{FinishReason, RequestId};
 
@@ -77,18 +80,18 @@ impl Summary {
 
     /// Prints it, for people or for machines.
     pub fn print(&self, json: bool) -> anyhow::Result<()> {
-        if json {
-            println!("{}", serde_json::to_string(self)?);
-            return Ok(());
-        }
+        to_stdout(|out| if json { Ok(writeln!(out, "{}", serde_json::to_string(self)?)?) } else { self.write(out) })
+    }
+
+    fn write(&self, out: &mut dyn Write) -> anyhow::Result<()> {
         let Self { requests, refused, failed, prompt_tokens, tokens, steps, rows, seconds, .. } = self;
-        println!("requests   {requests}, of which {refused} refused and {failed} failed");
-        println!("tokens     {tokens} emitted, {prompt_tokens} of prompts");
-        println!("steps      {steps}, with {rows} logits rows, in {seconds:.2} s");
+        writeln!(out, "requests   {requests}, of which {refused} refused and {failed} failed")?;
+        writeln!(out, "tokens     {tokens} emitted, {prompt_tokens} of prompts")?;
+        writeln!(out, "steps      {steps}, with {rows} logits rows, in {seconds:.2} s")?;
         let per_row = self.bytes_per_row.map(|bytes| format!(", {bytes:.0} bytes per row")).unwrap_or_default();
-        println!("capture    {}: {} bytes{per_row}", self.capture, self.capture_bytes);
+        writeln!(out, "capture    {}: {} bytes{per_row}", self.capture, self.capture_bytes)?;
         if self.dropped_payloads > 0 {
-            println!("dropped    {} payloads, each accounted for in the capture", self.dropped_payloads);
+            writeln!(out, "dropped    {} payloads, each accounted for in the capture", self.dropped_payloads)?;
         }
         Ok(())
     }

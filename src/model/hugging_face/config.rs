@@ -168,7 +168,7 @@ impl<'a> Fields<'a> {
             None => two_thirds,
         };
         let multiple = self.size("block_multiple_of")?.unwrap_or(256);
-        let blocks = scaled.checked_add(multiple).and_then(|sum| (sum - 1).checked_div(multiple));
+        let blocks = scaled.checked_add(multiple).and_then(|sum| sum.checked_sub(1)?.checked_div(multiple));
         blocks
             .and_then(|blocks| blocks.checked_mul(multiple))
             .ok_or_else(|| Problem::setting("block_multiple_of", "a positive size", multiple.to_string()))
