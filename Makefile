@@ -43,7 +43,8 @@ lint:
 
 FUZZ_SECONDS ?= 60
 fuzz:
-	command -v cargo-fuzz >/dev/null || $(CARGO) install --locked cargo-fuzz
+	@command -v cargo-fuzz >/dev/null || { echo "installing cargo-fuzz"; $(CARGO) install --quiet --locked cargo-fuzz; }
+	@command -v c++ >/dev/null || { echo "installing g++, which libFuzzer is built with"; apt-get install --yes --quiet g++; }
 	set -e; for target in capture gguf request; do \
 	  mkdir -p fuzz/corpus/$$target; \
 	  $(CARGO) fuzz run -s none $$target fuzz/corpus/$$target fuzz/seeds/$$target -- -max_total_time=$(FUZZ_SECONDS) -rss_limit_mb=2048; done
