@@ -3,7 +3,7 @@
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::limits::MAX_MESSAGE_BYTES;
+use super::limits::{MAX_MESSAGE_BYTES, shortened};
 
 /// How the messages of a channel are encoded; the name stands in the channel record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -105,7 +105,8 @@ pub(super) fn decode_prefix<T: DeserializeOwned>(encoding: Encoding, bytes: &[u8
     if bytes.len() > MAX_MESSAGE_BYTES {
         return Err(DecodeError::TooLong(bytes.len()));
     }
-    let invalid = |message: String| DecodeError::Invalid { encoding: encoding.name(), message };
+    // A decoder may quote the message, which may be long.
+    let invalid = |message: String| DecodeError::Invalid { encoding: encoding.name(), message: shortened(message) };
     match encoding {
         Encoding::Bincode => {
             let (value, used) = bincode::serde::decode_from_slice(bytes, bincode_config())

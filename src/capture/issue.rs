@@ -3,7 +3,7 @@
 use std::fmt;
 use std::ops::Range;
 
-use super::limits::MAX_ISSUES;
+use super::limits::{MAX_ISSUES, shortened};
 use super::topic::Topic;
 
 /// Something wrong with a capture that does not keep the rest from being read.
@@ -88,7 +88,7 @@ impl Issues {
     pub(super) fn push_issue(&mut self, issue: Issue) {
         self.total += 1;
         if self.kept.len() < MAX_ISSUES {
-            self.kept.push(issue);
+            self.kept.push(Issue { message: shortened(issue.message), ..issue });
         }
     }
 

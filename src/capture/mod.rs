@@ -21,7 +21,7 @@ mod writer;
 pub use codec::{DecodeError, EncodeError, Encoding};
 pub use error::{CaptureError, Place};
 pub use issue::{Issue, IssueKind, Issues};
-pub use reader::{CaptureReader, ChannelTotals, Crc, Message, RequestRecords};
+pub use reader::{CaptureReader, ChannelTotals, Crc, Message, RequestRecords, Survey};
 pub use recover::{Recovery, recover};
 pub use topic::{Record, Topic};
 pub use verify::{RowCounts, Verification, verify};

@@ -1,13 +1,19 @@
 //! Recovery: what is intact in a damaged or unfinished capture, as a fresh whole one that says what is gone.
+//!
+//! Whatever verification would find is left out, or accounted for where something is missing; the new file is verified
+//! when it is written.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
 
+use super::codec::Encoding;
 use super::error::CaptureError;
-use super::issue::IssueKind;
-use super::reader::{CaptureReader, Message};
+use super::issue::{IssueKind, Issues};
+use super::limits::indexed_messages;
+use super::reader::{CaptureReader, Holds, Message, PayloadKey};
 use super::records::LossRecord;
 use super::topic::{Record, Topic};
+use super::verify::{Remedies, Verification, examine, verify};
 use super::writer::{CopyWriter, WriteSummary, WriterOptions};
 
 /// What recovery did.
@@ -17,103 +23,239 @@ pub struct Recovery {
     pub written: WriteSummary,
     /// The loss records it got, beside those it had.
     pub losses: Vec<LossRecord>,
-    /// Records left out because an earlier one about the same thing holds.
+    /// Records left out because they only repeat an earlier one.
     pub repeated: u64,
+    /// What was found wrong on opening the old capture.
+    pub issues: Issues,
+    /// What verification says of the new capture.
+    pub verification: Verification,
 }
 
-/// Writes every intact record of `reader` to `out`, which must not exist.
+/// Writes every intact record of the capture that `reader` reads to `out`, which must not exist.
 ///
-/// Records keep their times. Of several records about the same thing the first is kept, and what was foreign in
-/// encoding is written in Stepscope's own.
+/// Records keep their times, and what was foreign in encoding is written in Stepscope's own. Of several records about the
+/// same thing the first is kept. A record that contradicts itself or others is left out, with a loss record that says
+/// so: [`verify`] finds nothing wrong with what is written.
+///
+/// # Errors
+/// When the old file cannot be read at all, or the new one not written.
 pub fn recover(reader: &CaptureReader, out: &Path) -> Result<Recovery, CaptureError> {
+    // Whoever opened the reader may have skipped chunks for what their indexes say.
+    let reader = CaptureReader::open_whole(reader.path())?;
+    let (_, remedies) = examine(&reader)?;
     let header = reader.header().clone();
-    let epoch_ns = header.epoch_ns;
-    let mut writer = CopyWriter::create(out, header, &WriterOptions::default())?;
-    let mut unreadable: BTreeMap<Topic, u64> = BTreeMap::new();
-    let mut damaged_chunks = 0_u64;
-    let mut repeated = 0;
-    let mut latest = epoch_ns;
+    let mut copy = Copy {
+        writer: CopyWriter::create(out, header, &WriterOptions::default())?,
+        payload_limit: indexed_messages(reader.file_bytes()),
+        latest: reader.header().epoch_ns,
+        reader: &reader,
+        remedies,
+        payloads: HashMap::new(),
+        others: HashSet::new(),
+        gone: Gone::default(),
+        repeated: 0,
+    };
     for message in reader.messages() {
-        let message = match message {
-            Ok(message) => message,
-            Err(CaptureError::Message { topic, .. }) => {
-                *unreadable.entry(topic).or_default() += 1;
-                continue;
-            }
-            Err(CaptureError::Damaged { .. }) => {
-                damaged_chunks += 1;
-                continue;
-            }
+        match message {
+            Ok(message) => copy.message(message)?,
+            Err(CaptureError::Message { topic, .. }) => copy.gone.count(Why::Unreadable, topic),
+            Err(CaptureError::Damaged { .. }) => copy.gone.chunks += 1,
+            // Its chunk is read all the same.
+            Err(CaptureError::WrongIndex { .. }) => {}
             Err(error) => return Err(error),
-        };
-        latest = latest.max(message.log_time);
-        match &message.record {
-            // The writer has written it.
-            Record::Header(_) => {}
-            _ if !reader.is_first(&message) => repeated += 1,
-            _ => copy(reader, &mut writer, message)?,
         }
     }
-    let losses = losses(reader, &unreadable, damaged_chunks, latest.saturating_sub(epoch_ns))?;
+    let losses = copy.losses()?;
     for loss in &losses {
-        writer.write(Record::Loss(loss.clone()), latest)?;
+        copy.writer.write(Record::Loss(loss.clone()), copy.latest)?;
     }
-    Ok(Recovery { written: writer.finish()?, losses, repeated })
+    let (written, repeated) = (copy.writer.finish()?, copy.repeated);
+    let verification = verify(&CaptureReader::open(&written.path)?)?;
+    Ok(Recovery { written, losses, repeated, issues: reader.issues().clone(), verification })
 }
 
-/// A payload gets its step's time, in case its recorder did not know that rule.
-fn copy(reader: &CaptureReader, writer: &mut CopyWriter, message: Message) -> Result<(), CaptureError> {
-    let step = match &message.record {
-        Record::Logits(payload) => Some((payload.step, payload.request, payload.choice)),
-        Record::Sketch(payload) => Some((payload.step, payload.request, payload.choice)),
-        _ => None,
-    };
-    let log_time = match step {
-        Some((step, request, choice)) => reader.step_log_time(step, request, choice)?.unwrap_or(message.log_time),
-        None => message.log_time,
-    };
-    writer.write(message.record, log_time)
+/// What becomes of a record.
+enum Fate {
+    Kept,
+    /// An earlier one says the same.
+    Repeated,
+    Gone(Why),
 }
 
-/// One record per channel with a known number of messages gone, and one for what cannot be counted.
-fn losses(
-    reader: &CaptureReader,
-    unreadable: &BTreeMap<Topic, u64>,
-    damaged_chunks: u64,
-    time_ns: u64,
-) -> Result<Vec<LossRecord>, CaptureError> {
-    let mut losses = Vec::new();
-    let totals = reader.totals()?;
-    for topic in Topic::ALL {
-        let missing = totals.get(&topic).map_or(0, |totals| totals.missing);
-        let messages = missing + unreadable.get(&topic).copied().unwrap_or(0);
-        // The header is repeated; a lost copy is no loss.
-        if messages > 0 && topic != Topic::Header {
-            losses.push(LossRecord {
-                time_ns,
-                channel: topic.name().to_owned(),
-                messages: Some(messages),
-                bytes: None,
-                steps: None,
-                reason: "recover: damaged in the file it was recovered from".to_owned(),
-            });
+/// Why a record is not in the new file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Why {
+    Unreadable,
+    Contradicting,
+    BeyondLimit,
+}
+
+/// What is not in the new file.
+#[derive(Debug, Default)]
+struct Gone {
+    messages: BTreeMap<(Topic, Why), u64>,
+    chunks: u64,
+}
+
+/// A hash of a record, long enough never to be another's.
+type Digest = [u8; 16];
+
+/// A copy in progress.
+struct Copy<'a> {
+    reader: &'a CaptureReader,
+    writer: CopyWriter,
+    remedies: Remedies,
+    /// The first payload of each row.
+    payloads: HashMap<PayloadKey, Digest>,
+    /// Sketches, events and losses, which have no key.
+    others: HashSet<Digest>,
+    payload_limit: u64,
+    /// Time of the latest message.
+    latest: u64,
+    gone: Gone,
+    repeated: u64,
+}
+
+impl Copy<'_> {
+    fn message(&mut self, message: Message) -> Result<(), CaptureError> {
+        self.latest = self.latest.max(message.log_time);
+        match self.fate(&message)? {
+            Fate::Kept => self.write(message),
+            Fate::Repeated => {
+                self.repeated += 1;
+                Ok(())
+            }
+            Fate::Gone(why) => {
+                self.gone.count(why, message.record.topic());
+                Ok(())
+            }
         }
     }
-    let damaged = reader.issues().iter().filter(|issue| issue.kind == IssueKind::Damaged).count() as u64;
-    let uncounted = if !reader.is_finished() {
-        Some("recover: the recording was not finished".to_owned())
-    } else if damaged.max(damaged_chunks) > 0 {
-        Some(format!("recover: {} damaged places in the file", damaged.max(damaged_chunks)))
-    } else {
-        None
-    };
-    losses.extend(uncounted.map(|reason| LossRecord {
-        time_ns,
-        channel: "*".to_owned(),
-        messages: None,
-        bytes: None,
-        steps: None,
-        reason,
-    }));
-    Ok(losses)
+
+    fn fate(&mut self, message: &Message) -> Result<Fate, CaptureError> {
+        let unless_same = |is_same| if is_same { Fate::Repeated } else { Fate::Gone(Why::Contradicting) };
+        match self.reader.holds(message) {
+            Holds::This => {}
+            Holds::Earlier(earlier) => {
+                let bytes = |location| self.reader.message_bytes(location);
+                return Ok(unless_same(bytes(earlier)? == bytes(message.location)?));
+            }
+            Holds::Nothing => return Ok(Fate::Gone(Why::BeyondLimit)),
+        }
+        let is_at_fault = self.remedies.leaves_out(message.location);
+        let is_full = (self.payloads.len() + self.others.len()) as u64 >= self.payload_limit;
+        Ok(match &message.record {
+            Record::Logits(payload) => {
+                let (step, request, choice, row) = (payload.step, payload.request, payload.choice, payload.row);
+                let key = PayloadKey { step, request, choice, row };
+                let digest = digest(&message.record)?;
+                match self.payloads.get(&key) {
+                    Some(first) => unless_same(*first == digest),
+                    None if is_at_fault => Fate::Gone(Why::Contradicting),
+                    None if is_full => Fate::Gone(Why::BeyondLimit),
+                    None => {
+                        self.payloads.insert(key, digest);
+                        Fate::Kept
+                    }
+                }
+            }
+            Record::Sketch(_) | Record::Event(_) | Record::Loss(_) => {
+                let digest = digest(&message.record)?;
+                if self.others.contains(&digest) {
+                    Fate::Repeated
+                } else if is_full && matches!(message.record, Record::Sketch(_)) {
+                    Fate::Gone(Why::BeyondLimit)
+                } else {
+                    self.others.insert(digest);
+                    Fate::Kept
+                }
+            }
+            _ if is_at_fault => Fate::Gone(Why::Contradicting),
+            _ => Fate::Kept,
+        })
+    }
+
+    /// A payload gets its step's time, in case its recorder did not know that rule.
+    fn write(&mut self, message: Message) -> Result<(), CaptureError> {
+        let step = match &message.record {
+            // The writer writes it first and last.
+            Record::Header(_) => return Ok(()),
+            Record::Logits(payload) => Some((payload.step, payload.request, payload.choice)),
+            Record::Sketch(payload) => Some((payload.step, payload.request, payload.choice)),
+            _ => None,
+        };
+        let log_time = match step {
+            Some((step, request, choice)) => self.reader.step_log_time(step, request, choice)?,
+            None => None,
+        };
+        self.writer.write(message.record, log_time.unwrap_or(message.log_time))
+    }
+
+    /// Loss records for what is gone: with the number of messages where that is known.
+    fn losses(&self) -> Result<Vec<LossRecord>, CaptureError> {
+        let time_ns = self.latest.saturating_sub(self.reader.header().epoch_ns);
+        let loss = |channel: &str, messages, steps, reason: String| {
+            let channel = channel.to_owned();
+            LossRecord { time_ns, channel, messages, bytes: None, steps, reason: format!("recover: {reason}") }
+        };
+        let mut gone = self.gone.messages.clone();
+        for (topic, totals) in self.reader.totals()? {
+            *gone.entry((topic, Why::Unreadable)).or_default() += totals.missing;
+        }
+        // The header is repeated; a lost copy is no loss.
+        gone.retain(|(topic, why), messages| *messages > 0 && (*topic, *why) != (Topic::Header, Why::Unreadable));
+        let counted = gone
+            .iter()
+            .map(|((topic, why), messages)| loss(topic.name(), Some(*messages), None, why.in_words().to_owned()));
+        let mut losses: Vec<LossRecord> = counted.collect();
+        losses.extend(self.uncounted()?.map(|reason| loss("*", None, None, reason)));
+        for (topic, steps) in self.remedies.unaccounted() {
+            let is_covered = losses.iter().any(|loss| loss.channel == topic.name() || loss.channel == "*");
+            if !is_covered {
+                let reason = "other records need it, and it is not in the file it was recovered from".to_owned();
+                losses.push(loss(topic.name(), None, steps, reason));
+            }
+        }
+        Ok(losses)
+    }
+
+    /// Why messages may be gone that cannot be counted.
+    fn uncounted(&self) -> Result<Option<String>, CaptureError> {
+        if !self.reader.is_finished() {
+            return Ok(Some("the recording was not finished".to_owned()));
+        }
+        let is_damage = |kind| matches!(kind, IssueKind::Damaged | IssueKind::Limit);
+        let places = self.reader.issues().iter().filter(|issue| is_damage(issue.kind)).count() as u64;
+        let places = places.max(self.gone.chunks);
+        if places > 0 {
+            return Ok(Some(format!("{places} damaged places in the file it was recovered from")));
+        }
+        // A chunk may be gone without a trace.
+        let data = self.reader.section_crcs()?.into_iter().find(|crc| crc.section == "data" && !crc.is_intact());
+        Ok(data.map(|crc| crc.to_string()))
+    }
+}
+
+impl Gone {
+    fn count(&mut self, why: Why, topic: Topic) {
+        *self.messages.entry((topic, why)).or_default() += 1;
+    }
+}
+
+impl Why {
+    fn in_words(self) -> &'static str {
+        match self {
+            Self::Unreadable => "damaged in the file it was recovered from",
+            Self::Contradicting => "it contradicts itself or another record",
+            Self::BeyondLimit => "more messages than are read of a file of that length",
+        }
+    }
+}
+
+fn digest(record: &Record) -> Result<Digest, CaptureError> {
+    let bytes = record.encode(Encoding::Bincode);
+    let bytes = bytes.map_err(|source| CaptureError::Encode { topic: record.topic(), source })?;
+    let mut digest = Digest::default();
+    blake3::Hasher::new().update(&bytes).finalize_xof().fill(&mut digest);
+    Ok(digest)
 }

@@ -1,32 +1,40 @@
 //! Whether a file keeps the format's promises: CRCs, structure, every record decodable, and records that agree.
 //!
-//! What a recorded decision was *right* is replay's question; this one is whether the recording is whole.
+//! What a recorded decision was *right* is replay's question; this one is whether the recording is whole. Recovery runs
+//! the same checks, and leaves out what they find.
 
 mod losses;
 mod payloads;
+mod remedies;
 mod requests;
 mod steps;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
 
 use self::losses::Losses;
-use self::payloads::PayloadCounts;
+use self::payloads::Payloads;
+pub(super) use self::remedies::Remedies;
 use self::requests::check_requests;
 use self::steps::check_steps;
 use super::error::CaptureError;
-use super::issue::{Issue, IssueKind};
-use super::reader::{CaptureReader, ChannelTotals, Message};
+use super::issue::Issue;
+use super::limits::{MAX_ISSUES, indexed_messages, shortened};
+use super::reader::{CaptureReader, ChannelTotals, Location, Message};
 use super::records::MaskRecord;
 use super::topic::{Record, Topic};
 
 /// What verification found.
 #[derive(Clone, Debug, Default)]
 pub struct Verification {
-    /// What is wrong, in words.
+    /// What is wrong, in words; at most [`MAX_ISSUES`].
     pub findings: Vec<String>,
-    /// What is missing and accounted for, in words.
+    /// How much more is wrong.
+    pub more_findings: u64,
+    /// What is missing and accounted for, in words; at most [`MAX_ISSUES`].
     pub missing: Vec<String>,
+    /// How much more is missing.
+    pub more_missing: u64,
     /// What is on each channel.
     pub channels: BTreeMap<Topic, ChannelTotals>,
     /// Chunks, and how many of them carry a CRC.
@@ -55,6 +63,11 @@ pub struct RowCounts {
 /// # Errors
 /// When the file cannot be read (damage is a finding, not an error).
 pub fn verify(reader: &CaptureReader) -> Result<Verification, CaptureError> {
+    examine(reader).map(|(found, _)| found)
+}
+
+/// What verification finds, and what would have to be left out or accounted for so that it finds nothing.
+pub(super) fn examine(reader: &CaptureReader) -> Result<(Verification, Remedies), CaptureError> {
     let mut check = Check::new(reader)?;
     for message in reader.messages() {
         match message {
@@ -66,20 +79,24 @@ pub fn verify(reader: &CaptureReader) -> Result<Verification, CaptureError> {
     check.channels()?;
     check.section_crcs()?;
     check_steps(&mut check)?;
+    check.stray_payloads();
     check_requests(&mut check)?;
-    Ok(check.found)
+    Ok((check.found, check.remedies))
 }
 
 /// A verification in progress.
 struct Check<'a> {
     reader: &'a CaptureReader,
     found: Verification,
+    remedies: Remedies,
     losses: Losses,
-    payloads: PayloadCounts,
-    /// Allowed tokens of each mask.
-    masks: HashMap<[u8; 32], u32>,
-    /// Chunks that opening found damaged already.
+    payloads: Payloads,
+    /// Allowed tokens of each mask; `None` of one that is at fault itself.
+    masks: HashMap<[u8; 32], Option<u32>>,
+    /// Places that opening found damaged already.
     damaged: Vec<Range<u64>>,
+    /// What opening said already.
+    said: HashSet<String>,
 }
 
 impl<'a> Check<'a> {
@@ -87,41 +104,67 @@ impl<'a> Check<'a> {
         let mut check = Self {
             reader,
             found: Verification { chunks: reader.chunks(), ..Verification::default() },
+            remedies: Remedies::default(),
             losses: Losses::read(reader)?,
-            payloads: PayloadCounts::default(),
+            payloads: Payloads::new(indexed_messages(reader.file_bytes())),
             masks: HashMap::new(),
             damaged: Vec::new(),
+            said: HashSet::new(),
         };
         for issue in reader.issues().iter() {
             check.issue(issue);
         }
-        let unsaid = reader.issues().total().saturating_sub(reader.issues().iter().count() as u64);
-        if unsaid > 0 {
-            check.finding(format!("{unsaid} more issues, not told one by one"));
-        }
+        check.found.more_findings += reader.issues().total().saturating_sub(reader.issues().iter().count() as u64);
         for loss in check.losses.in_words() {
-            check.found.missing.push(loss);
+            check.missing(loss);
         }
         Ok(check)
     }
 
     fn finding(&mut self, finding: impl Into<String>) {
-        self.found.findings.push(finding.into());
+        if self.found.findings.len() < MAX_ISSUES {
+            self.found.findings.push(shortened(finding.into()));
+        } else {
+            self.found.more_findings += 1;
+        }
+    }
+
+    /// A finding that would not be there without the record at `location`.
+    fn finding_about(&mut self, location: Location, finding: impl Into<String>) {
+        self.remedies.leave_out(location);
+        self.finding(finding);
     }
 
     /// A finding, unless a loss record accounts for it.
     fn finding_unless_lost(&mut self, topic: Topic, step: Option<u64>, finding: impl Into<String>) {
-        if !self.losses.cover(topic, step) && self.reader.is_finished() {
+        if self.losses.cover(topic, step) {
+            return;
+        }
+        self.remedies.account_for(topic, step);
+        if self.reader.is_finished() {
             self.finding(finding);
         }
     }
 
+    fn missing(&mut self, missing: impl Into<String>) {
+        if self.found.missing.len() < MAX_ISSUES {
+            self.found.missing.push(shortened(missing.into()));
+        } else {
+            self.found.more_missing += 1;
+        }
+    }
+
     fn issue(&mut self, issue: &Issue) {
-        if issue.kind == IssueKind::Damaged {
+        if !issue.kind.is_missing_data() {
             self.damaged.extend(issue.bytes.clone());
         }
         let words = issue.to_string();
-        if issue.kind.is_missing_data() { self.found.missing.push(words) } else { self.finding(words) }
+        if issue.kind.is_missing_data() {
+            self.missing(words.strip_prefix("missing: ").unwrap_or(&words));
+        } else {
+            self.said.insert(words.clone());
+            self.finding(words);
+        }
     }
 
     fn message(&mut self, message: &Message) -> Result<(), CaptureError> {
@@ -140,25 +183,32 @@ impl<'a> Check<'a> {
 
     fn mask(&mut self, mask: &MaskRecord, message: &Message) {
         let place = message.place;
+        if !self.reader.is_first(message) {
+            // Opening has told of one that cannot be indexed; of several with one hash the first holds.
+            return;
+        }
+        self.masks.insert(mask.hash, None);
         if *blake3::hash(&mask.bits).as_bytes() != mask.hash {
-            self.finding(format!("`mask` message {place}: its bits have another hash than it says"));
+            let finding = format!("`mask` message {place}: its bits have another hash than it says");
+            return self.finding_about(message.location, finding);
         }
         let expected = (mask.tokens as usize).div_ceil(8);
         let spare = mask.bits.len() * 8 - (mask.tokens as usize).min(mask.bits.len() * 8);
         let has_spare_bits = mask.bits.last().is_some_and(|last| spare < 8 && last.leading_zeros() < spare as u32);
         if mask.bits.len() != expected || has_spare_bits {
             let (tokens, length) = (mask.tokens, mask.bits.len());
-            self.finding(format!(
+            let finding = format!(
                 "`mask` message {place}: {tokens} tokens take {expected} bytes with the spare bits 0, found {length} bytes"
-            ));
+            );
+            return self.finding_about(message.location, finding);
         }
-        self.masks.insert(mask.hash, mask.bits.iter().map(|byte| byte.count_ones()).sum());
+        self.masks.insert(mask.hash, Some(mask.bits.iter().map(|byte| byte.count_ones()).sum()));
     }
 
     /// A chunk or message that the pass could not read; opening has told of some already.
     fn unreadable(&mut self, error: &CaptureError) {
         let words = match error {
-            CaptureError::Damaged { offset, what, .. } => {
+            CaptureError::Damaged { offset, what, .. } | CaptureError::WrongIndex { offset, what, .. } => {
                 if self.damaged.iter().any(|bytes| bytes.contains(offset)) {
                     return;
                 }
@@ -169,7 +219,7 @@ impl<'a> Check<'a> {
             }
             other => other.to_string(),
         };
-        if !self.found.findings.contains(&words) {
+        if !self.said.contains(&words) {
             self.finding(words);
         }
     }
@@ -178,7 +228,7 @@ impl<'a> Check<'a> {
         self.found.channels = self.reader.totals()?;
         for (topic, totals) in self.found.channels.clone() {
             if topic.is_payload() && totals.missing > 0 {
-                self.found.missing.push(format!("missing: {} `{topic}` messages are not here", totals.missing));
+                self.missing(format!("{} `{topic}` messages are not here", totals.missing));
             }
         }
         Ok(())
@@ -187,11 +237,8 @@ impl<'a> Check<'a> {
     fn section_crcs(&mut self) -> Result<(), CaptureError> {
         for crc in self.reader.section_crcs()? {
             self.found.sections.push(crc.section);
-            if crc.expected != crc.found {
-                self.finding(format!(
-                    "damaged: {} section CRC mismatch: expected {:08x}, found {:08x}",
-                    crc.section, crc.expected, crc.found
-                ));
+            if !crc.is_intact() {
+                self.finding(format!("damaged: {crc}"));
             }
         }
         Ok(())

@@ -2,6 +2,7 @@
 
 mod line;
 
+use std::fmt;
 use std::io::Write;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -18,7 +19,8 @@ use crate::types::RequestId;
 /// Lines begin with the channel and are made of `name=value` pairs; what the recorder did not know is left out.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
-Exit status: 0 all printed; 2 could not run; 3 something could not be read (stderr says what).
+Exit status: 0 all printed; 2 could not run, or --request or --steps names nothing that is there; 3 something could not be \
+read (stderr says what).
 
 Examples:
   stepscope dump C.mcap --request 3 --steps 10-20
@@ -58,26 +60,57 @@ pub fn run(options: &Options) -> anyhow::Result<Outcome> {
     for issue in reader.issues().iter() {
         eprintln!("warning: {issue}");
     }
-    let unreadable = output::to_stdout(|out| {
-        let mut unreadable = 0_u64;
+    let printed = output::to_stdout(|out| {
+        let mut printed = Printed { nothing_matched: options.steps.is_some(), ..Printed::default() };
         for message in reader.messages() {
             let message = match message {
                 Ok(message) => message,
                 Err(error @ CaptureError::Io { .. }) => return Err(error.into()),
                 Err(error) => {
                     eprintln!("warning: {error}");
-                    unreadable += 1;
+                    printed.unreadable += 1;
                     continue;
                 }
             };
             let is_wanted = options.payloads || !message.record.topic().is_payload();
             if is_wanted && is_about(&message.record, request, options.steps) {
+                printed.nothing_matched = false;
                 print(&reader, &message, options.json, out)?;
             }
         }
-        Ok(unreadable)
+        Ok(printed)
     })?;
-    Ok(if unreadable == 0 && reader.issues().is_empty() { Outcome::Clean } else { Outcome::Missing })
+    let is_incomplete = printed.unreadable > 0 || !reader.issues().is_empty();
+    match options.steps {
+        // What was asked for may be in what is missing.
+        Some(range) if printed.nothing_matched && is_incomplete => {
+            eprintln!("nothing: {}", nothing_about(&reader, request, range));
+        }
+        Some(range) if printed.nothing_matched => bail!(nothing_about(&reader, request, range)),
+        _ => {}
+    }
+    Ok(if is_incomplete { Outcome::Missing } else { Outcome::Clean })
+}
+
+/// What came of printing; after a broken pipe, nothing to tell of.
+#[derive(Debug, Default)]
+struct Printed {
+    unreadable: u64,
+    /// Whether --steps was given and no record is about them.
+    nothing_matched: bool,
+}
+
+/// That no record is about those steps, and which steps there are.
+fn nothing_about(reader: &CaptureReader, request: Option<RequestId>, range: StepRange) -> String {
+    let sequences = reader.sequences().filter(|sequence| request.is_none_or(|request| sequence.request == request));
+    let bounds = sequences.filter_map(|sequence| reader.step_bounds(sequence));
+    let bounds = bounds.reduce(|all, next| (all.0.min(next.0), all.1.max(next.1)));
+    let whose = request.map_or("the capture".to_owned(), |request| format!("request {request}"));
+    let there = match bounds {
+        Some((first, last)) => format!("{whose} has steps {first} to {last}"),
+        None => format!("{whose} has no steps"),
+    };
+    format!("{}: no record is about {range}; {there}", reader.path().display())
 }
 
 fn print(reader: &CaptureReader, message: &Message, json: bool, out: &mut dyn Write) -> anyhow::Result<()> {
@@ -137,6 +170,16 @@ fn is_about(record: &Record, request: Option<RequestId>, steps: Option<StepRange
     let steps_fit =
         steps.is_none_or(|range| its_steps.is_some_and(|(first, last)| first <= range.last && last >= range.first));
     request_fits && steps_fit
+}
+
+impl fmt::Display for StepRange {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self { first, last } if first == last => write!(formatter, "step {first}"),
+            Self { first, last: u64::MAX } => write!(formatter, "steps from {first} on"),
+            Self { first, last } => write!(formatter, "steps {first} to {last}"),
+        }
+    }
 }
 
 impl FromStr for StepRange {

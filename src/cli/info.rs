@@ -8,12 +8,14 @@ use serde_json::{Value, json};
 
 use super::{Outcome, output};
 use crate::capture::records::{Header, LabelledHash, LogitsTier, LossRecord};
-use crate::capture::{CaptureReader, ChannelTotals, Topic};
+use crate::capture::{CaptureError, CaptureReader, ChannelTotals, Issue, Survey};
 
 /// Say what made a capture, under which configuration, and what it holds.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
-Exit status: 0 nothing is missing; 1 something is damaged; 2 unreadable; 3 something is missing.
+Exit status: 0 undamaged, and nothing is missing; 1 bytes are damaged, or records that opening reads contradict each other; \
+2 unreadable; 3 undamaged, but something is missing. Every chunk and CRC is checked; what each record says is not: \
+`stepscope verify` does that.
 
 Example: stepscope info C.mcap --json | jq .configuration")]
 pub struct Options {
@@ -27,7 +29,7 @@ pub struct Options {
 /// What is printed.
 struct Summary<'a> {
     reader: &'a CaptureReader,
-    channels: BTreeMap<Topic, ChannelTotals>,
+    survey: Survey,
     losses: Vec<LossRecord>,
     requests: usize,
     file_bytes: u64,
@@ -40,25 +42,38 @@ struct Summary<'a> {
 pub fn run(options: &Options) -> anyhow::Result<Outcome> {
     let reader = CaptureReader::open(&options.capture)?;
     let summary = Summary {
-        channels: reader.totals()?,
-        losses: reader.losses().collect::<Result<_, _>>()?,
+        survey: reader.survey()?,
+        losses: losses(&reader)?,
         requests: reader.requests().count(),
         file_bytes: std::fs::metadata(&options.capture)?.len(),
         reader: &reader,
     };
     output::to_stdout(|out| if options.json { summary.print_json(out) } else { summary.print(out) })?;
-    let issues = || reader.issues().iter();
-    let payloads_missing = summary.channels.values().any(|totals| totals.missing > 0);
-    Ok(if issues().any(|issue| !issue.kind.is_missing_data()) {
-        Outcome::Findings
-    } else if !reader.issues().is_empty() || !summary.losses.is_empty() || payloads_missing {
-        Outcome::Missing
-    } else {
-        Outcome::Clean
-    })
+    Ok(summary.outcome())
+}
+
+/// The loss records that can be read; of others an issue tells.
+fn losses(reader: &CaptureReader) -> Result<Vec<LossRecord>, CaptureError> {
+    reader.losses().filter(|loss| !matches!(loss, Err(CaptureError::Message { .. }))).collect()
 }
 
 impl Summary<'_> {
+    /// What is wrong, as far as it is told one by one.
+    fn issues(&self) -> impl Iterator<Item = &Issue> {
+        self.reader.issues().iter().chain(self.survey.damage.iter())
+    }
+
+    fn outcome(&self) -> Outcome {
+        let something_missing = self.survey.channels.values().any(|totals| totals.missing > 0);
+        if self.issues().any(|issue| !issue.kind.is_missing_data()) {
+            Outcome::Findings
+        } else if !self.reader.issues().is_empty() || !self.losses.is_empty() || something_missing {
+            Outcome::Missing
+        } else {
+            Outcome::Clean
+        }
+    }
+
     fn print(&self, out: &mut dyn Write) -> anyhow::Result<()> {
         let header = self.reader.header();
         let line = |out: &mut dyn Write, name: &str, value: &str| writeln!(out, "{name:<14} {value}");
@@ -92,7 +107,7 @@ impl Summary<'_> {
             line(out, "redacted", &format!("{} ({})", redaction.field, redaction.how))?;
         }
         line(out, "requests", &self.requests.to_string())?;
-        for (topic, totals) in &self.channels {
+        for (topic, totals) in &self.survey.channels {
             let missing = if totals.missing > 0 { format!("; {} missing", totals.missing) } else { String::new() };
             let (messages, bytes) = (totals.messages, totals.bytes);
             line(out, topic.name(), &format!("{messages} messages, {bytes} bytes before compression{missing}"))?;
@@ -101,7 +116,7 @@ impl Summary<'_> {
             let messages = loss.messages.map_or("?".to_owned(), |messages| messages.to_string());
             line(out, "lost", &format!("{messages} of `{}`: {}", loss.channel, loss.reason))?;
         }
-        for issue in self.reader.issues().iter() {
+        for issue in self.issues() {
             line(out, "issue", &issue.to_string())?;
         }
         for (index, guarantee) in guarantees(header).iter().enumerate() {
@@ -114,6 +129,7 @@ impl Summary<'_> {
         let header = self.reader.header();
         let mut value = serde_json::to_value(header)?;
         let channels: BTreeMap<&str, Value> = self
+            .survey
             .channels
             .iter()
             .map(|(topic, totals)| {
@@ -121,7 +137,7 @@ impl Summary<'_> {
                 (topic.name(), json!({ "messages": messages, "bytes": bytes, "missing": missing }))
             })
             .collect();
-        let issues: Vec<String> = self.reader.issues().iter().map(ToString::to_string).collect();
+        let issues: Vec<String> = self.issues().map(ToString::to_string).collect();
         if let Value::Object(object) = &mut value {
             object.insert("file_bytes".to_owned(), json!(self.file_bytes));
             object.insert("finished".to_owned(), json!(self.reader.is_finished()));

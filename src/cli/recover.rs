@@ -9,10 +9,13 @@ use crate::capture::{CaptureReader, recover};
 
 /// Write every intact record of a damaged or unfinished capture to a fresh one.
 ///
-/// The new capture passes `verify`, and its loss records say what is gone. The old file is left as it is.
+/// The new capture passes `verify`, which is checked when it is written, and its loss records say what is gone. A record
+/// that contradicts itself or an earlier one counts as gone; one that only repeats an earlier one does not. The old file
+/// is left as it is.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
-Exit status: 0 nothing was lost; 2 could not run; 3 recovered, with losses.
+Exit status: 0 recovered, and nothing is missing; 1 `verify` finds something in the new capture (a defect of stepscope); \
+2 could not run; 3 recovered, but something is missing, now or when it was recorded.
 
 Example: stepscope recover C.mcap.partial --out D.mcap")]
 pub struct Options {
@@ -38,17 +41,19 @@ pub fn run(options: &Options) -> anyhow::Result<Outcome> {
             let (topic, messages, bytes) = (channel.topic.name(), channel.messages, channel.bytes);
             writeln!(out, "  {topic:<8} {messages:>10} messages {bytes:>14} bytes")?;
         }
-        for issue in reader.issues().iter() {
+        for issue in recovery.issues.iter() {
             writeln!(out, "in the old file: {issue}")?;
         }
         if recovery.repeated > 0 {
-            writeln!(out, "left out: {} records that repeat or contradict an earlier one", recovery.repeated)?;
+            writeln!(out, "left out: {} records that repeat an earlier one", recovery.repeated)?;
         }
-        for loss in &recovery.losses {
-            let messages = loss.messages.map_or("unknown number of".to_owned(), |messages| messages.to_string());
-            writeln!(out, "lost: {messages} messages of `{}` ({})", loss.channel, loss.reason)?;
+        for missing in &recovery.verification.missing {
+            writeln!(out, "missing: {missing}")?;
         }
         Ok(())
     })?;
-    Ok(if recovery.losses.is_empty() { Outcome::Clean } else { Outcome::Missing })
+    for finding in &recovery.verification.findings {
+        eprintln!("finding in the new capture, please report this as a defect: {finding}");
+    }
+    Ok(super::verify::outcome(&recovery.verification))
 }

@@ -28,11 +28,16 @@ pub fn run(options: &Options) -> anyhow::Result<Outcome> {
     let reader = CaptureReader::open(&options.capture)?;
     let found = verify(&reader)?;
     output::to_stdout(|out| print(&found, &options.capture, out))?;
-    Ok(match found {
+    Ok(outcome(&found))
+}
+
+/// What verification comes to.
+pub(super) fn outcome(found: &Verification) -> Outcome {
+    match found {
         Verification { findings, .. } if !findings.is_empty() => Outcome::Findings,
         Verification { missing, .. } if !missing.is_empty() => Outcome::Missing,
         _ => Outcome::Clean,
-    })
+    }
 }
 
 fn print(found: &Verification, capture: &std::path::Path, out: &mut dyn Write) -> anyhow::Result<()> {
@@ -57,7 +62,13 @@ fn print(found: &Verification, capture: &std::path::Path, out: &mut dyn Write) -
     for missing in &found.missing {
         writeln!(out, "missing: {missing}")?;
     }
-    match (found.findings.len(), found.missing.len()) {
+    let findings = found.findings.len() as u64 + found.more_findings;
+    let missing = found.missing.len() as u64 + found.more_missing;
+    if found.more_findings + found.more_missing > 0 {
+        let (findings, missing) = (found.more_findings, found.more_missing);
+        writeln!(out, "not told one by one: {findings} more findings, {missing} more things missing")?;
+    }
+    match (findings, missing) {
         (0, 0) => writeln!(out, "whole: no findings, nothing missing")?,
         (findings, missing) => writeln!(out, "findings: {findings}; missing: {missing}")?,
     }

@@ -38,6 +38,7 @@ pub(super) struct Block {
     /// What is wrong inside, with the offset in the records; what stands before it is good.
     pub(super) broken: Option<(usize, String)>,
     payload_keys: OnceLock<PayloadKeys>,
+    wrong_index: OnceLock<Option<String>>,
 }
 
 impl Block {
@@ -77,6 +78,7 @@ impl Block {
             channels: Vec::new(),
             broken: None,
             payload_keys: OnceLock::new(),
+            wrong_index: OnceLock::new(),
         };
         let mut at = 0;
         while at < block.data.len() {
@@ -138,8 +140,13 @@ impl Block {
         version: FormatVersion,
         topic: Topic,
         key: PayloadKey,
-    ) -> &[Slot] {
+    ) -> impl ExactSizeIterator<Item = &Slot> {
         self.payload_keys.get_or_init(|| PayloadKeys::new(self, channels, version)).get(topic, key)
+    }
+
+    /// How its message indexes disagree with it, by `compare`, which runs once.
+    pub(super) fn wrong_index(&self, compare: impl FnOnce() -> Option<String>) -> Option<&str> {
+        self.wrong_index.get_or_init(compare).as_deref()
     }
 
     /// Where a message stands, for people.
@@ -155,7 +162,8 @@ impl Block {
     /// Bytes it takes in memory.
     pub(super) fn memory(&self) -> usize {
         // Each slot may get an entry in the index of payloads.
-        size_of::<Self>() + self.data.len() + self.slots.len() * (size_of::<Slot>() * 2 + size_of::<PayloadKey>() * 3)
+        let entry = size_of::<((Topic, PayloadKey), Slot)>();
+        size_of::<Self>() + self.data.len() + self.slots.len() * (size_of::<Slot>() + entry)
     }
 }
 

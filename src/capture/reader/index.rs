@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use serde::Deserialize;
 
 use super::super::codec::{DecodeError, Encoding};
+use super::super::limits::{MAX_NOTE_BYTES, NOTE_BYTES};
 use super::super::records::RequestRecord;
 use super::super::topic::Topic;
 use super::super::upgrade::FormatVersion;
@@ -12,7 +13,7 @@ use super::super::wire;
 use crate::types::{ChoiceIndex, RequestId, SequenceId};
 
 /// A message: its segment, and where its content begins in the segment's records.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(in crate::capture) struct Location {
     pub(super) segment: u32,
     pub(super) offset: u32,
@@ -30,13 +31,13 @@ pub(super) struct StepKey {
 
 /// What a payload's first fields say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
-pub(super) struct PayloadKey {
+pub(in crate::capture) struct PayloadKey {
     #[serde(with = "wire")]
-    pub(super) step: u64,
+    pub(in crate::capture) step: u64,
     #[serde(with = "wire")]
-    pub(super) request: u64,
-    pub(super) choice: u32,
-    pub(super) row: u32,
+    pub(in crate::capture) request: u64,
+    pub(in crate::capture) choice: u32,
+    pub(in crate::capture) row: u32,
 }
 
 /// What a mask's first field says.
@@ -65,6 +66,7 @@ pub(super) struct Index {
     pub(super) losses: Vec<Location>,
     messages: u64,
     limit: u64,
+    note_bytes: u64,
 }
 
 /// Why a message was not taken into the index.
@@ -72,6 +74,8 @@ pub(super) enum Rejected {
     Undecodable(DecodeError),
     /// As many as it may hold are in it already.
     Full,
+    /// As many events and losses as it may hold are in it already.
+    NotesFull,
 }
 
 impl From<DecodeError> for Rejected {
@@ -102,6 +106,12 @@ impl Index {
             return Err(Rejected::Full);
         }
         self.messages += 1;
+        if matches!(topic, Topic::Event | Topic::Loss) {
+            self.note_bytes += message.len() as u64 + NOTE_BYTES;
+            if self.note_bytes > MAX_NOTE_BYTES {
+                return Err(Rejected::NotesFull);
+            }
+        }
         match topic {
             Topic::Header => self.headers.push(location),
             Topic::Request => {

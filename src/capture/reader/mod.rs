@@ -2,7 +2,7 @@
 //!
 //! Opening reads the record prefixes of the whole file and the chunks that hold more than payloads; payloads are read
 //! when they are asked for. What is damaged or missing is an [`Issue`](super::Issue), and the rest is read. Memory is
-//! bounded by the cache, one chunk in work, and about 32 bytes per step record (see [`super::limits`]).
+//! bounded by the cache, one chunk in work, and the index (docs/capture-format.md, section 9).
 
 mod block;
 mod bytes;
@@ -23,10 +23,13 @@ use serde::de::DeserializeOwned;
 use self::block::{Block, Slot};
 use self::cache::Cache;
 use self::channels::Channel;
-use self::index::{Index, Location, PayloadKey};
+use self::index::Index;
+pub(in crate::capture) use self::index::{Location, PayloadKey};
 use self::layout::Layout;
+use self::open::Trust;
 use self::payloads::PayloadSegments;
-pub use self::scan::{ChannelTotals, Crc, Message};
+pub(in crate::capture) use self::scan::Holds;
+pub use self::scan::{ChannelTotals, Crc, Message, Survey};
 use self::source::Source;
 use super::codec::decode_prefix;
 use super::error::CaptureError;
@@ -70,11 +73,20 @@ impl CaptureReader {
     /// When the file cannot be read at all, is no capture, is of a newer format, or has no intact header. Everything
     /// else that is wrong is in [`issues`](Self::issues).
     pub fn open(path: &Path) -> Result<Self, CaptureError> {
+        Self::open_trusting(path, Trust::Indexes)
+    }
+
+    /// Opens a capture and reads every chunk for it: no message index is believed.
+    pub(in crate::capture) fn open_whole(path: &Path) -> Result<Self, CaptureError> {
+        Self::open_trusting(path, Trust::Nothing)
+    }
+
+    fn open_trusting(path: &Path, trust: Trust) -> Result<Self, CaptureError> {
         let source = Source::open(path)?;
         let mut layout = Layout::read(&source)?;
         let cache = Cache::new(CHUNK_CACHE_BYTES);
-        let (version, header) = open::find_header(&source, &mut layout, &cache)?;
-        let mut index = open::build_index(&source, &mut layout, &cache, version)?;
+        let (version, header) = open::find_header(&source, &mut layout, &cache, trust)?;
+        let mut index = open::build_index(&source, &mut layout, &cache, version, &header, trust)?;
         open::report_repeated(&source, &mut layout, &cache, &mut index);
         let payloads = PayloadSegments::new(&layout.segments, &layout.channels);
         Ok(Self { source, layout, version, header, index, payloads, cache })
@@ -108,26 +120,24 @@ impl CaptureReader {
     /// What is recorded about one request; all empty for an unknown one.
     pub fn request(&self, request: RequestId) -> Result<RequestRecords, CaptureError> {
         let mut records = RequestRecords { admission: None, refusal: None, completions: Vec::new() };
-        let Some(index) = self.index.requests.get(&request.0) else { return Ok(records) };
-        if let Some(location) = index.admissions.first()
-            && let RequestRecord::Admitted(admission) = self.read(*location)?
-        {
-            records.admission = Some(admission);
-        }
-        if let Some(location) = index.refusals.first()
-            && let RequestRecord::Refused(refusal) = self.read(*location)?
-        {
-            records.refusal = Some(refusal);
-        }
-        let mut completions = index.completions.clone();
-        completions.sort_by_key(|(choice, _)| *choice);
-        completions.dedup_by_key(|(choice, _)| *choice);
-        for (_, location) in completions {
-            if let RequestRecord::Finished(completion) = self.read(location)? {
-                records.completions.push(completion);
+        for location in self.request_locations(request) {
+            match self.read(location)? {
+                RequestRecord::Admitted(admission) => records.admission = Some(admission),
+                RequestRecord::Refused(refusal) => records.refusal = Some(refusal),
+                RequestRecord::Finished(completion) => records.completions.push(completion),
             }
         }
         Ok(records)
+    }
+
+    /// The records that hold of one request: its admission, its refusal, and its ends by choice.
+    pub(in crate::capture) fn request_locations(&self, request: RequestId) -> Vec<Location> {
+        let Some(index) = self.index.requests.get(&request.0) else { return Vec::new() };
+        let mut completions = index.completions.clone();
+        completions.sort_by_key(|(choice, _)| *choice);
+        completions.dedup_by_key(|(choice, _)| *choice);
+        let starts = index.admissions.first().into_iter().chain(index.refusals.first());
+        starts.copied().chain(completions.into_iter().map(|(_, location)| location)).collect()
     }
 
     /// The sequences that have step records, in order.
@@ -138,6 +148,12 @@ impl CaptureReader {
     /// The step records of one sequence, in order of their steps.
     pub fn steps(&self, sequence: SequenceId) -> impl Iterator<Item = Result<StepRecord, CaptureError>> {
         self.step_locations(sequence).iter().map(|(_, location)| self.read(*location))
+    }
+
+    /// The first and the last step of a sequence; `None` when it has none.
+    pub fn step_bounds(&self, sequence: SequenceId) -> Option<(u64, u64)> {
+        let steps = self.step_locations(sequence);
+        Some((steps.first()?.0, steps.last()?.0))
     }
 
     /// How many step records a sequence has.
@@ -175,7 +191,7 @@ impl CaptureReader {
         self.index.losses.iter().map(|location| self.read(*location))
     }
 
-    fn step_locations(&self, sequence: SequenceId) -> &[(u64, Location)] {
+    pub(in crate::capture) fn step_locations(&self, sequence: SequenceId) -> &[(u64, Location)] {
         self.index.steps.get(&sequence).map(Vec::as_slice).unwrap_or_default()
     }
 
@@ -196,11 +212,10 @@ impl CaptureReader {
         };
         let key = PayloadKey { step: step.0, request: sequence.request.0, choice: sequence.choice.0, row };
         for segment in self.payloads.at(log_time) {
-            let block = self.block(segment)?;
+            let block = self.payload_block(segment)?;
             let slots = block.payloads(&self.layout.channels, self.version, topic, key);
-            if !slots.is_empty() {
+            if slots.len() > 0 {
                 return slots
-                    .iter()
                     .filter_map(|slot| Some((slot, self.layout.channels.get(slot.header.channel).ok()??)))
                     .map(|(slot, channel)| decode(&block, slot, channel))
                     .collect();
@@ -209,7 +224,7 @@ impl CaptureReader {
         Ok(Vec::new())
     }
 
-    fn read<T: DeserializeOwned>(&self, location: Location) -> Result<T, CaptureError> {
+    pub(in crate::capture) fn read<T: DeserializeOwned>(&self, location: Location) -> Result<T, CaptureError> {
         let block = self.block(location.segment)?;
         let slot = block.slot_at(location.offset).copied();
         let channel = slot.and_then(|slot| self.layout.channels.get(slot.header.channel).ok()?);
@@ -232,6 +247,15 @@ impl CaptureReader {
             place: block.place(slot),
             source,
         })
+    }
+
+    /// A block that opening may have skipped for what its message indexes say, which is checked now.
+    fn payload_block(&self, segment: u32) -> Result<Arc<Block>, CaptureError> {
+        let block = self.block(segment)?;
+        match self.wrong_index(segment, &block) {
+            Some(error) => Err(error),
+            None => Ok(block),
+        }
     }
 
     fn block(&self, segment: u32) -> Result<Arc<Block>, CaptureError> {

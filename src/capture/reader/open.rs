@@ -8,7 +8,7 @@ use serde::Deserialize;
 use super::super::codec::DecodeError;
 use super::super::error::CaptureError;
 use super::super::issue::{Issue, IssueKind};
-use super::super::limits::indexed_messages;
+use super::super::limits::{MAX_NOTE_BYTES, NOTE_BYTES, indexed_messages};
 use super::super::records::Header;
 use super::super::topic::Topic;
 use super::super::upgrade::{FormatVersion, UnknownVersion};
@@ -18,6 +18,15 @@ use super::channels::Channel;
 use super::index::{Index, Location, Rejected};
 use super::layout::{Layout, Segment};
 use super::source::Source;
+
+/// What is believed of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Trust {
+    /// Message indexes: a chunk that is said to hold payloads alone is not read on opening.
+    Indexes,
+    /// Every chunk is read on opening.
+    Nothing,
+}
 
 /// A segment's block, from the cache or the file.
 pub(super) fn load(source: &Source, layout: &Layout, cache: &Cache, segment: u32) -> Result<Arc<Block>, CaptureError> {
@@ -38,11 +47,12 @@ pub(super) fn find_header(
     source: &Source,
     layout: &mut Layout,
     cache: &Cache,
+    trust: Trust,
 ) -> Result<(FormatVersion, Header), CaptureError> {
     let path = || source.path().to_owned();
     let mut why = "there is none".to_owned();
     for segment in 0..layout.segments.len() as u32 {
-        if holds_only_payloads(layout, segment) {
+        if trust == Trust::Indexes && holds_only_payloads(layout, segment) {
             continue;
         }
         let block = match load(source, layout, cache, segment) {
@@ -85,12 +95,15 @@ pub(super) fn build_index(
     layout: &mut Layout,
     cache: &Cache,
     version: FormatVersion,
+    header: &Header,
+    trust: Trust,
 ) -> Result<Index, CaptureError> {
     let limit = indexed_messages(source.length());
     let mut index = Index::new(limit);
     let mut seen: BTreeMap<u16, Seen> = BTreeMap::new();
+    let mut notes_left_out = 0_u64;
     for segment in 0..layout.segments.len() as u32 {
-        if holds_only_payloads(layout, segment) {
+        if trust == Trust::Indexes && holds_only_payloads(layout, segment) {
             continue;
         }
         let block = match load(source, layout, cache, segment) {
@@ -106,6 +119,9 @@ pub(super) fn build_index(
             let message = format!("byte {at} of its records: {what}; what follows in it is not read");
             layout.issues.push(IssueKind::Invalid, bytes_of(layout, segment), message);
         }
+        if let Some(what) = wrong_index(layout, segment, &block) {
+            layout.issues.push(IssueKind::Contradiction, bytes_of(layout, segment), what);
+        }
         for slot in &block.slots {
             let Some(Channel { topic, encoding }) = channel_of(layout, slot) else { continue };
             seen.entry(slot.header.channel).or_default().add(slot.header.sequence);
@@ -118,8 +134,21 @@ pub(super) fn build_index(
                     layout.issues.push(IssueKind::Limit, bytes_of(layout, segment), message);
                     return Ok(index);
                 }
+                Err(Rejected::NotesFull) => notes_left_out += 1,
+            }
+            if topic == Topic::Header
+                && !matches!(version.decode(encoding, block.message(slot)), Ok(same) if header == &same)
+            {
+                let message = format!("`header` message {}: it differs from the first, which holds", block.place(slot));
+                layout.issues.push(IssueKind::Contradiction, None, message);
             }
         }
+    }
+    if notes_left_out > 0 {
+        let message = format!(
+            "more than {MAX_NOTE_BYTES} bytes of events and losses ({NOTE_BYTES} added for each); {notes_left_out} are not read"
+        );
+        layout.issues.push(IssueKind::Limit, None, message);
     }
     report_missing(layout, &seen);
     Ok(index)
@@ -154,6 +183,32 @@ pub(super) fn report_repeated(source: &Source, layout: &mut Layout, cache: &Cach
 fn holds_only_payloads(layout: &Layout, segment: u32) -> bool {
     let counts = layout.segments.get(segment as usize).and_then(|segment| segment.counts.as_ref());
     counts.is_some_and(|counts| counts.iter().all(|(channel, _)| layout.channels.is_payload(*channel)))
+}
+
+/// How a chunk's message indexes, if it has any, disagree with the messages it holds.
+pub(super) fn wrong_index<'a>(layout: &Layout, segment: u32, block: &'a Block) -> Option<&'a str> {
+    block.wrong_index(|| compare_index(layout, segment, block))
+}
+
+fn compare_index(layout: &Layout, segment: u32, block: &Block) -> Option<String> {
+    if block.broken.is_some() {
+        return None;
+    }
+    let indexed = layout.segments.get(segment as usize)?.counts.as_ref()?;
+    let mut counts: BTreeMap<u16, (u64, u64)> = BTreeMap::new();
+    for (channel, count) in indexed {
+        let said = &mut counts.entry(*channel).or_default().0;
+        *said = said.saturating_add(*count);
+    }
+    for slot in &block.slots {
+        counts.entry(slot.header.channel).or_default().1 += 1;
+    }
+    let (channel, (said, held)) = counts.into_iter().find(|(_, (said, held))| said != held)?;
+    let name = match layout.channels.get(channel) {
+        Ok(Some(channel)) => format!("`{}`", channel.topic),
+        _ => format!("channel {channel}"),
+    };
+    Some(format!("the chunk's message indexes list {said} messages of {name}, it holds {held}"))
 }
 
 fn register_channels(layout: &mut Layout, block: &Block, segment: u32) {

@@ -1,7 +1,5 @@
 //! Finding payloads by time: a payload's message has its step's time, and a chunk's header says which times it holds.
 
-use std::collections::HashMap;
-
 use super::super::topic::Topic;
 use super::super::upgrade::FormatVersion;
 use super::block::{Block, Slot};
@@ -58,13 +56,13 @@ impl PayloadSegments {
     }
 }
 
-/// The payloads of one block by key; of sketches there are several to a key.
+/// The payloads of one block, sorted by key; of sketches there are several to a key.
 #[derive(Debug, Default)]
-pub(super) struct PayloadKeys(HashMap<(Topic, PayloadKey), Vec<Slot>>);
+pub(super) struct PayloadKeys(Vec<((Topic, PayloadKey), Slot)>);
 
 impl PayloadKeys {
     pub(super) fn new(block: &Block, channels: &Channels, version: FormatVersion) -> Self {
-        let mut keys: HashMap<(Topic, PayloadKey), Vec<Slot>> = HashMap::new();
+        let mut keys = Vec::new();
         for slot in &block.slots {
             let Ok(Some(channel)) = channels.get(slot.header.channel) else { continue };
             if !channel.topic.is_payload() {
@@ -72,13 +70,18 @@ impl PayloadKeys {
             }
             // What cannot be decoded is not found; `verify` names it.
             if let Ok(key) = version.decode_key::<PayloadKey>(channel.encoding, block.message(slot)) {
-                keys.entry((channel.topic, key)).or_default().push(*slot);
+                keys.push(((channel.topic, key), *slot));
             }
         }
+        // Stable, so that messages of one key stay in file order.
+        keys.sort_by_key(|(key, _)| *key);
         Self(keys)
     }
 
-    pub(super) fn get(&self, topic: Topic, key: PayloadKey) -> &[Slot] {
-        self.0.get(&(topic, key)).map(Vec::as_slice).unwrap_or_default()
+    pub(super) fn get(&self, topic: Topic, key: PayloadKey) -> impl ExactSizeIterator<Item = &Slot> {
+        let wanted = (topic, key);
+        let start = self.0.partition_point(|(key, _)| *key < wanted);
+        let end = self.0.partition_point(|(key, _)| *key <= wanted);
+        self.0.get(start..end).unwrap_or_default().iter().map(|(_, slot)| slot)
     }
 }

@@ -1,8 +1,10 @@
 //! Passes over a whole file, payloads included, one segment in memory at a time.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use super::super::error::{CaptureError, Place};
+use super::super::issue::{IssueKind, Issues};
 use super::super::records::RequestRecord;
 use super::super::topic::{Record, Topic};
 use super::CaptureReader;
@@ -39,6 +41,26 @@ pub struct ChannelTotals {
     pub missing: u64,
 }
 
+/// What a pass over a file finds without decoding its messages.
+#[derive(Clone, Debug)]
+pub struct Survey {
+    /// What is on each channel.
+    pub channels: BTreeMap<Topic, ChannelTotals>,
+    /// Damage that opening did not see, because it skips payloads and compares no section CRC.
+    pub damage: Issues,
+}
+
+/// Which of several records about the same thing holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::capture) enum Holds {
+    /// This one.
+    This,
+    /// An earlier one, at that place.
+    Earlier(Location),
+    /// None is indexed: a limit was reached.
+    Nothing,
+}
+
 /// A CRC of a section of the file, as stored and as found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Crc {
@@ -50,6 +72,20 @@ pub struct Crc {
     pub found: u32,
 }
 
+impl Crc {
+    /// Whether the bytes are what they were.
+    pub fn is_intact(&self) -> bool {
+        self.expected == self.found
+    }
+}
+
+impl fmt::Display for Crc {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { section, expected, found } = self;
+        write!(formatter, "{section} section CRC mismatch: expected {expected:08x}, found {found:08x}")
+    }
+}
+
 impl CaptureReader {
     /// Every message in file order; damaged chunks and undecodable messages are errors in between.
     pub fn messages(&self) -> impl Iterator<Item = Result<Message, CaptureError>> {
@@ -59,22 +95,39 @@ impl CaptureReader {
                 Err(error) => (None, Some(error)),
             };
             let broken = block.as_ref().and_then(|block| self.broken(segment, block));
+            let wrong_index = block.as_ref().and_then(|block| self.wrong_index(segment, block));
             let slots = block.as_ref().map(|block| block.slots.clone()).unwrap_or_default();
             let messages = slots.into_iter().filter_map(move |slot| self.message(segment, block.as_ref()?, &slot));
-            error.map(Err).into_iter().chain(messages).chain(broken.map(Err))
+            let errors = [error, wrong_index].into_iter().flatten().map(Err);
+            errors.chain(messages).chain(broken.map(Err))
         })
     }
 
     /// What is on each channel, without decoding it. Chunks that cannot be read count as missing.
     pub fn totals(&self) -> Result<BTreeMap<Topic, ChannelTotals>, CaptureError> {
+        self.survey().map(|survey| survey.channels)
+    }
+
+    /// What is on each channel and which bytes are damaged, without decoding a message.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn survey(&self) -> Result<Survey, CaptureError> {
+        let mut damage = Issues::default();
         let mut totals: BTreeMap<Topic, ChannelTotals> = BTreeMap::new();
         let mut seen: BTreeMap<u16, Seen> = BTreeMap::new();
-        for (_, block) in self.blocks() {
+        for (segment, block) in self.blocks() {
             let block = match block {
                 Ok(block) => block,
-                Err(CaptureError::Damaged { .. }) => continue,
+                Err(error @ CaptureError::Damaged { .. }) => {
+                    self.add_damage(&mut damage, &error);
+                    continue;
+                }
                 Err(error) => return Err(error),
             };
+            for error in self.broken(segment, &block).into_iter().chain(self.wrong_index(segment, &block)) {
+                self.add_damage(&mut damage, &error);
+            }
             for slot in &block.slots {
                 let Ok(Some(channel)) = self.layout.channels.get(slot.header.channel) else { continue };
                 seen.entry(slot.header.channel).or_default().add(slot.header.sequence);
@@ -90,7 +143,23 @@ impl CaptureReader {
             // An id is in both maps as a rule; the count is the same both times.
             totals.entry(channel.topic).or_default().missing = missing;
         }
-        Ok(totals)
+        for crc in self.section_crcs()?.iter().filter(|crc| !crc.is_intact()) {
+            damage.push(IssueKind::Damaged, None, crc.to_string());
+        }
+        Ok(Survey { channels: totals, damage })
+    }
+
+    /// Takes in what is wrong with a chunk, unless opening has told of it.
+    fn add_damage(&self, damage: &mut Issues, error: &CaptureError) {
+        let (CaptureError::Damaged { offset, what, .. } | CaptureError::WrongIndex { offset, what, .. }) = error else {
+            return;
+        };
+        let is_told = self.layout.issues.iter().any(|issue| {
+            !issue.kind.is_missing_data() && issue.bytes.as_ref().is_some_and(|bytes| bytes.contains(offset))
+        });
+        if !is_told {
+            damage.push(IssueKind::Damaged, None, format!("chunk at byte {offset}: {what}"));
+        }
     }
 
     /// How many chunks the file has, and how many of them carry a CRC.
@@ -122,24 +191,55 @@ impl CaptureReader {
 
     /// Whether this is the record that holds, where there are several about the same thing.
     pub(in crate::capture) fn is_first(&self, message: &Message) -> bool {
+        self.holds(message) == Holds::This
+    }
+
+    /// Which record holds of those about the same thing as `message`; of payloads every one does.
+    pub(in crate::capture) fn holds(&self, message: &Message) -> Holds {
         let location = message.location;
-        match &message.record {
-            Record::Header(_) => self.index.headers.first() == Some(&location),
-            Record::Mask(mask) => self.index.masks.get(&mask.hash) == Some(&location),
-            Record::Step(step) => self.step_location(step.step, step.request, step.choice) == Some(location),
+        let itself = |found: bool| found.then_some(location);
+        let holding = match &message.record {
+            // It is repeated on purpose.
+            Record::Header(header) if **header == self.header => Some(location),
+            Record::Header(_) => self.index.headers.first().copied(),
+            Record::Mask(mask) => self.index.masks.get(&mask.hash).copied(),
+            Record::Step(step) => self.step_location(step.step, step.request, step.choice),
             Record::Request(record) => {
-                let Some(index) = self.index.requests.get(&record.request()) else { return false };
-                match record.as_ref() {
-                    RequestRecord::Admitted(_) => index.admissions.first() == Some(&location),
-                    RequestRecord::Refused(_) => index.refusals.first() == Some(&location),
+                self.index.requests.get(&record.request()).and_then(|index| match record.as_ref() {
+                    RequestRecord::Admitted(_) => index.admissions.first().copied(),
+                    RequestRecord::Refused(_) => index.refusals.first().copied(),
                     RequestRecord::Finished(end) => {
                         let first = index.completions.iter().find(|(choice, _)| *choice == end.choice);
-                        first.map(|(_, location)| location) == Some(&location)
+                        first.map(|(_, location)| *location)
                     }
-                }
+                })
             }
-            Record::Logits(_) | Record::Sketch(_) | Record::Event(_) | Record::Loss(_) => true,
+            // In file order, as they were indexed.
+            Record::Event(_) => itself(self.index.events.binary_search(&location).is_ok()),
+            Record::Loss(_) => itself(self.index.losses.binary_search(&location).is_ok()),
+            Record::Logits(_) | Record::Sketch(_) => Some(location),
+        };
+        match holding {
+            Some(holding) if holding == location => Holds::This,
+            Some(earlier) => Holds::Earlier(earlier),
+            None => Holds::Nothing,
         }
+    }
+
+    /// The bytes of the message at `location`; `None` when there is none.
+    pub(in crate::capture) fn message_bytes(&self, location: Location) -> Result<Option<Vec<u8>>, CaptureError> {
+        let block = self.block(location.segment)?;
+        Ok(block.slot_at(location.offset).map(|slot| block.message(slot).to_vec()))
+    }
+
+    /// Whether there is such a step record.
+    pub(in crate::capture) fn has_step(&self, step: u64, request: u64, choice: u32) -> bool {
+        self.step_location(step, request, choice).is_some()
+    }
+
+    /// Length of the file.
+    pub(in crate::capture) fn file_bytes(&self) -> u64 {
+        self.source.length()
     }
 
     /// The time in the file of a step record.
@@ -163,6 +263,12 @@ impl CaptureReader {
 
     fn blocks(&self) -> impl Iterator<Item = (u32, Result<Block, CaptureError>)> {
         (0_u32..).zip(&self.layout.segments).map(|(index, segment)| (index, Block::load(&self.source, segment)))
+    }
+
+    pub(super) fn wrong_index(&self, segment: u32, block: &Block) -> Option<CaptureError> {
+        let what = super::open::wrong_index(&self.layout, segment, block)?.to_owned();
+        let offset = self.layout.segments.get(segment as usize)?.bytes.start;
+        Some(CaptureError::WrongIndex { path: self.path().to_owned(), offset, what })
     }
 
     fn broken(&self, segment: u32, block: &Block) -> Option<CaptureError> {

@@ -200,3 +200,24 @@ fn an_mcap_header_of_absurd_length_is_no_panic() {
     std::fs::write(&path, &bytes).unwrap();
     assert_eq!(readable(&path).unwrap().len(), RECORDS);
 }
+
+#[test]
+fn events_and_losses_that_would_not_fit_are_not_read() {
+    use crate::capture::limits::MAX_NOTE_BYTES;
+    let (_directory, path) = place();
+    let message = |index: u64| {
+        let text = "z".repeat(1 << 20);
+        ("event", format!(r#"{{"time_ns":{index},"kind":"warning","message":"{text}"}}"#).into_bytes())
+    };
+    let count = MAX_NOTE_BYTES / (1 << 20) + 10;
+    super::foreign::write_json(&path, &(0..count).map(message).collect::<Vec<_>>());
+    assert!(std::fs::metadata(&path).unwrap().len() < 1 << 20, "it is a small file");
+    let reader = CaptureReader::open(&path).unwrap();
+    let kept: u64 = reader.events().map(|event| event.unwrap().message.len() as u64).sum();
+    assert!((MAX_NOTE_BYTES / 2..MAX_NOTE_BYTES).contains(&kept), "{kept}");
+    assert!(reader.issues().iter().any(|issue| issue.message.contains("bytes of events and losses")));
+    let out = path.with_file_name("recovered.mcap");
+    let recovery = crate::capture::recover(&reader, &out).unwrap();
+    assert_eq!(recovery.verification.findings, Vec::<String>::new());
+    assert!(recovery.losses.iter().any(|loss| loss.channel == "event" && loss.messages > Some(9)));
+}

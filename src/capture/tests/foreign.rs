@@ -32,21 +32,36 @@ fn messages() -> Vec<(&'static str, Value)> {
 }
 
 fn write(encoding: &str, chunked: bool, encode: impl Fn(&Value) -> Vec<u8>) -> Vec<u8> {
+    let options = mcap::WriteOptions::new().use_chunks(chunked).compression(None);
+    let messages: Vec<_> = messages().into_iter().map(|(topic, message)| (topic, encode(&message))).collect();
+    write_messages(encoding, options, &messages)
+}
+
+/// A capture of those JSON messages after the header of a minimal recorder, as small as it gets: in compressed chunks of
+/// 32 MiB without indexes.
+pub(super) fn write_json(path: &std::path::Path, messages: &[(&'static str, Vec<u8>)]) {
+    let (topic, header) = self::messages().swap_remove(0);
+    let options = mcap::WriteOptions::new().compression(Some(mcap::Compression::Zstd)).chunk_size(Some(32 << 20));
+    let options = options.emit_message_indexes(false);
+    let all = [&[(topic, serde_json::to_vec(&header).unwrap())], messages].concat();
+    std::fs::write(path, write_messages("json", options, &all)).unwrap();
+}
+
+fn write_messages(encoding: &str, options: mcap::WriteOptions, messages: &[(&'static str, Vec<u8>)]) -> Vec<u8> {
     let mut file = Vec::new();
-    let options = mcap::WriteOptions::new().profile("stepscope").use_chunks(chunked).compression(None);
-    let mut writer = options.create(Cursor::new(&mut file)).unwrap();
+    let mut writer = options.profile("stepscope").create(Cursor::new(&mut file)).unwrap();
     let mut ids = BTreeMap::new();
-    for (topic, message) in messages() {
+    for (topic, message) in messages {
         let next = ids.len() as u16 + 40;
-        let id = *ids.entry(topic).or_insert(next);
+        let id = *ids.entry(*topic).or_insert(next);
         let channel = mcap::Channel {
             id,
-            topic: topic.to_owned(),
+            topic: (*topic).to_owned(),
             schema: None,
             message_encoding: encoding.to_owned(),
             metadata: BTreeMap::new(),
         };
-        let data = Cow::Owned(encode(&message));
+        let data = Cow::Borrowed(message.as_slice());
         let message = mcap::Message { channel: Arc::new(channel), sequence: 0, log_time: 0, publish_time: 0, data };
         writer.write(&message).unwrap();
     }

@@ -8,7 +8,7 @@ use crate::capture::{CaptureReader, Record, WriterOptions, verify};
 const STEPS: u64 = 3;
 
 /// The records of a whole capture, with their times.
-fn records() -> Vec<(Record, u64)> {
+pub(super) fn records() -> Vec<(Record, u64)> {
     let epoch = header().epoch_ns;
     let mask = MaskRecord::new(600, [vec![0b101], vec![0; 74]].concat());
     let mut records: Vec<(Record, u64)> = vec![(admission(0).into(), epoch), (mask.clone().into(), epoch)];
@@ -29,14 +29,19 @@ fn records() -> Vec<(Record, u64)> {
     records
 }
 
-/// Findings of a capture with those records.
-fn findings(records: Vec<(Record, u64)>) -> Vec<String> {
-    let (_directory, path) = place();
-    let mut writer = CopyWriter::create(&path, header(), &WriterOptions::default()).unwrap();
+/// Writes a capture with those records.
+pub(super) fn write(path: &std::path::Path, records: Vec<(Record, u64)>) {
+    let mut writer = CopyWriter::create(path, header(), &WriterOptions::default()).unwrap();
     for (record, log_time) in records {
         writer.write(record, log_time).unwrap();
     }
     writer.finish().unwrap();
+}
+
+/// Findings of a capture with those records.
+fn findings(records: Vec<(Record, u64)>) -> Vec<String> {
+    let (_directory, path) = place();
+    write(&path, records);
     verify(&CaptureReader::open(&path).unwrap()).unwrap().findings
 }
 
@@ -64,10 +69,11 @@ fn a_whole_capture_has_no_findings() {
     assert_eq!(findings(records()), Vec::<String>::new());
 }
 
-#[test]
-fn each_contradiction_is_found() {
-    type Change = fn(&mut Vec<(Record, u64)>);
-    let changes: [(&str, Change); 17] = [
+pub(super) type Change = fn(&mut Vec<(Record, u64)>);
+
+/// Contradictions: words of the finding, and how they come about.
+pub(super) fn contradictions() -> Vec<(&'static str, Change)> {
+    vec![
         ("first_position 0 is before", |records| last_step(records).first_position = 0),
         ("draft -2 is neither", |records| last_step(records).drafts[0] = -2),
         ("`withheld` does not name", |records| last_step(records).withheld = Some(vec![])),
@@ -76,7 +82,7 @@ fn each_contradiction_is_found() {
         ("statistics say", |records| last_step(records).rows[0].statistics.as_mut().unwrap().checksum ^= 1),
         ("mask_population says 3", |records| last_step(records).rows[0].mask_population = Some(3)),
         ("is not here", |records| last_step(records).rows[0].scheduler_mask = Some([7; 32])),
-        ("2 `logits` messages for 1 rows", |records| {
+        ("row 0: 2 `logits` messages", |records| {
             let again = last_logits(records).clone();
             records.push(again);
         }),
@@ -107,11 +113,42 @@ fn each_contradiction_is_found() {
             other.emitted = vec![8];
             records.push((other.into(), 0));
         }),
-    ];
-    for (expected, change) in changes {
+        ("a quantized value of -128", |records| {
+            let Record::Logits(logits) = &mut last_logits(records).0 else { unreachable!() };
+            logits.payload = LogitsPayload::HiddenQuantized { values: vec![i8::MIN; 32], scales: vec![1.0] };
+        }),
+        ("a `logits` message for row 1, which it has not", |records| {
+            let Record::Logits(logits) = &mut last_logits(records).0 else { unreachable!() };
+            logits.row = 1;
+        }),
+        ("its steps emit 3 tokens, its end says 2", |records| {
+            *records.last_mut().unwrap() = (completion(0, 2).into(), 0);
+        }),
+        ("choice 4 ended, but only 1 were admitted", |records| {
+            let RequestRecord::Finished(mut end) = completion(0, 0) else { unreachable!() };
+            end.choice = 4;
+            records.push((RequestRecord::Finished(end).into(), 0));
+        }),
+        ("both refused and admitted", |records| records.push((refusal().into(), 0))),
+        ("both refused and run", |records| records[0] = (refusal().into(), 0)),
+        ("it differs from the first", |records| {
+            let other = Header { sampler_semantics: "vllm".into(), ..header() };
+            records.push((other.into(), 0));
+        }),
+        ("ends more than once", |records| records.push((completion(0, 1).into(), 0))),
+    ]
+}
+
+fn refusal() -> RequestRecord {
+    RequestRecord::Refused(Refusal { request: 0, client_id: None, time_ns: 0, body: None, error: "no".into() })
+}
+
+#[test]
+fn each_contradiction_is_found() {
+    for (expected, change) in contradictions() {
         let found = after(change);
         assert!(found.iter().any(|finding| finding.contains(expected)), "expected {expected:?} in {found:?}");
-        assert!(found.len() <= 2, "{expected}: {found:?}");
+        assert!(found.len() <= 3, "{expected}: {found:?}");
     }
 }
 
@@ -123,4 +160,53 @@ fn a_hostile_number_of_choices_costs_nothing() {
         admission.choices = u32::MAX;
     });
     assert_eq!(found, Vec::<String>::new());
+}
+
+#[test]
+fn a_refusal_does_not_hide_what_its_request_ran() {
+    let found = after(|records| {
+        records.push((refusal().into(), 0));
+        *records.iter_mut().rev().nth(1).unwrap() = (completion(0, 9).into(), 0);
+    });
+    assert!(found.iter().any(|finding| finding.contains("both refused and admitted")), "{found:?}");
+    assert!(found.iter().any(|finding| finding.contains("its end says 9")), "{found:?}");
+}
+
+#[test]
+fn what_is_missing_is_said_once() {
+    let (_directory, path) = place();
+    let mut records = records();
+    records.pop();
+    write(&path, records);
+    let found = verify(&CaptureReader::open(&path).unwrap()).unwrap();
+    assert_eq!(found.missing, ["request 0: 1 of 1 choices have no end"]);
+}
+
+#[test]
+fn findings_are_bounded() {
+    let found = |count: u64| {
+        let (_directory, path) = place();
+        let mut records = records();
+        for index in 0..count {
+            let mut step = step(100 + index, 0, vec![]);
+            step.drafts = vec![-7];
+            records.push((step.into(), 0));
+        }
+        write(&path, records);
+        verify(&CaptureReader::open(&path).unwrap()).unwrap()
+    };
+    let found = found(3_000);
+    assert_eq!(found.findings.len(), crate::capture::limits::MAX_ISSUES);
+    assert_eq!(found.findings.len() as u64 + found.more_findings, 3_000 + 1, "and that the end says less");
+}
+
+#[test]
+fn words_from_a_file_are_shortened() {
+    let (_directory, path) = place();
+    let name = "x".repeat(1 << 20);
+    let step = format!(r#"{{"step":1,"request":0,"choice":0,"first_position":0,"drafts":[],"emitted":[],"{name}":1}}"#);
+    super::foreign::write_json(&path, &[("step", step.into_bytes())]);
+    let found = verify(&CaptureReader::open(&path).unwrap()).unwrap();
+    let words = &found.findings[0];
+    assert!(words.contains("unknown field") && words.len() < 2_000, "{} bytes", words.len());
 }

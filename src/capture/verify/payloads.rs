@@ -1,38 +1,78 @@
-//! Checks of the `logits` channel, and how many payloads each step has.
-
-use std::collections::HashMap;
+//! Checks of the `logits` channel, and which rows have a payload.
 
 use super::super::error::CaptureError;
 use super::super::limits::MAX_ROW_LENGTH;
-use super::super::reader::Message;
+use super::super::reader::{Location, Message, PayloadKey};
 use super::super::records::{LogitsPayload, LogitsRecord};
 use super::super::row::decode_full;
 use super::super::topic::Topic;
 use super::Check;
 use crate::arith::{BLOCK, scalar};
 
-/// Payloads seen of each step (step, request, choice), and the checksums of whole rows among them.
-#[derive(Debug, Default)]
-pub(super) struct PayloadCounts {
-    counts: HashMap<(u64, u64, u32), u32>,
-    /// Checksums of whole rows: (step, request, choice, row).
-    pub(super) checksums: HashMap<(u64, u64, u32, u32), u64>,
+/// Payloads of logits rows, by row once they are sorted.
+#[derive(Debug)]
+pub(super) struct Payloads {
+    seen: Vec<Payload>,
+    messages: u64,
+    limit: u64,
 }
 
-impl PayloadCounts {
-    pub(super) fn of(&self, step: u64, request: u64, choice: u32) -> u32 {
-        self.counts.get(&(step, request, choice)).copied().unwrap_or(0)
+/// A `logits` message that is sound in itself.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Payload {
+    key: PayloadKey,
+    pub(super) location: Location,
+    /// Of a whole row.
+    pub(super) checksum: Option<u64>,
+    /// Whether a row of a step record claims it.
+    is_claimed: bool,
+}
+
+impl Payloads {
+    pub(super) fn new(limit: u64) -> Self {
+        Self { seen: Vec::new(), messages: 0, limit }
+    }
+
+    /// By row, and for one row in file order.
+    pub(super) fn sort(&mut self) {
+        self.seen.sort_unstable_by_key(|payload| (payload.key, payload.location));
+    }
+
+    /// The payloads of one row, in file order.
+    pub(super) fn claim(&mut self, key: PayloadKey) -> &[Payload] {
+        let start = self.seen.partition_point(|payload| payload.key < key);
+        let end = self.seen.partition_point(|payload| payload.key <= key);
+        let found = self.seen.get_mut(start..end).unwrap_or_default();
+        for payload in found.iter_mut() {
+            payload.is_claimed = true;
+        }
+        found
     }
 }
 
 impl Check<'_> {
     pub(super) fn logits(&mut self, record: &LogitsRecord, message: &Message) -> Result<(), CaptureError> {
-        let key = (record.step, record.request, record.choice);
-        *self.payloads.counts.entry(key).or_default() += 1;
-        if let Err(what) = self.payload(record) {
-            self.finding(format!("`logits` message {}: {what}", message.place));
+        let (step, request, choice, row) = (record.step, record.request, record.choice, record.row);
+        self.payloads.messages += 1;
+        if self.payloads.messages > self.payloads.limit {
+            if self.payloads.messages == self.payloads.limit + 1 {
+                let limit = self.payloads.limit;
+                self.finding(format!("limit: more than {limit} `logits` messages; the rest is not checked"));
+            }
+            return Ok(());
         }
-        self.payload_time(Topic::Logits, key, message)
+        self.payload_time(Topic::Logits, (step, request, choice), message)?;
+        let checksum = match payload(&record.payload) {
+            Ok(checksum) => checksum,
+            Err(what) => {
+                let finding = format!("`logits` message {}: {what}", message.place);
+                self.finding_about(message.location, finding);
+                return Ok(());
+            }
+        };
+        let key = PayloadKey { step, request, choice, row };
+        self.payloads.seen.push(Payload { key, location: message.location, checksum, is_claimed: false });
+        Ok(())
     }
 
     /// A payload is found by its step's time, so it must have it.
@@ -58,39 +98,53 @@ impl Check<'_> {
         Ok(())
     }
 
-    fn payload(&mut self, record: &LogitsRecord) -> Result<(), String> {
-        match &record.payload {
-            LogitsPayload::HiddenQuantized { values, scales } => {
-                if values.len() != scales.len() * BLOCK {
-                    return Err(format!("{} values with {} scales of {BLOCK} each", values.len(), scales.len()));
-                }
-                if values.contains(&i8::MIN) {
-                    return Err("a quantized value of -128; the least is -127".to_owned());
-                }
-            }
-            LogitsPayload::HiddenFloat { values } => {
-                if values.len() > MAX_ROW_LENGTH {
-                    return Err(format!("a hidden row of {} values", values.len()));
-                }
-            }
-            LogitsPayload::Full { length, bytes } => {
-                let row = decode_full(*length, bytes).map_err(|error| error.to_string())?;
-                let key = (record.step, record.request, record.choice, record.row);
-                self.payloads.checksums.insert(key, scalar::checksum(&row));
-            }
-            LogitsPayload::TopK { ids, values } => {
-                if ids.len() != values.len() {
-                    return Err(format!("{} ids with {} values", ids.len(), values.len()));
-                }
-                let pairs = || ids.iter().zip(values);
-                let in_order = pairs().zip(pairs().skip(1)).all(|((id, value), (next_id, next_value))| {
-                    value > next_value || (value == next_value && id < next_id)
-                });
-                if !in_order {
-                    return Err("ids and values are not in order (value descending, id ascending)".to_owned());
-                }
+    /// Payloads of rows that their steps, which are here, do not have.
+    pub(super) fn stray_payloads(&mut self) {
+        let unclaimed: Vec<Payload> =
+            self.payloads.seen.iter().filter(|payload| !payload.is_claimed).copied().collect();
+        for Payload { key: PayloadKey { step, request, choice, row }, location, .. } in unclaimed {
+            if self.reader.has_step(step, request, choice) {
+                let finding = format!(
+                    "step {step} of request {request}.{choice}: a `logits` message for row {row}, which it has not"
+                );
+                self.finding_about(location, finding);
             }
         }
-        Ok(())
     }
+}
+
+/// The checksum of a whole row, or what is wrong with a payload in itself.
+fn payload(payload: &LogitsPayload) -> Result<Option<u64>, String> {
+    match payload {
+        LogitsPayload::HiddenQuantized { values, scales } => {
+            if values.len() != scales.len() * BLOCK {
+                return Err(format!("{} values with {} scales of {BLOCK} each", values.len(), scales.len()));
+            }
+            if values.contains(&i8::MIN) {
+                return Err("a quantized value of -128; the least is -127".to_owned());
+            }
+        }
+        LogitsPayload::HiddenFloat { values } => {
+            if values.len() > MAX_ROW_LENGTH {
+                return Err(format!("a hidden row of {} values", values.len()));
+            }
+        }
+        LogitsPayload::Full { length, bytes } => {
+            let row = decode_full(*length, bytes).map_err(|error| error.to_string())?;
+            return Ok(Some(scalar::checksum(&row)));
+        }
+        LogitsPayload::TopK { ids, values } => {
+            if ids.len() != values.len() {
+                return Err(format!("{} ids with {} values", ids.len(), values.len()));
+            }
+            let pairs = || ids.iter().zip(values);
+            let in_order = pairs().zip(pairs().skip(1)).all(|((id, value), (next_id, next_value))| {
+                value > next_value || (value == next_value && id < next_id)
+            });
+            if !in_order {
+                return Err("ids and values are not in order (value descending, id ascending)".to_owned());
+            }
+        }
+    }
+    Ok(None)
 }

@@ -1,6 +1,7 @@
 //! Checks of the step records of each sequence, in order.
 
 use super::super::error::CaptureError;
+use super::super::reader::{Location, PayloadKey};
 use super::super::records::{LogitsTier, RowRecord, StepRecord};
 use super::super::topic::Topic;
 use super::Check;
@@ -8,24 +9,28 @@ use crate::types::SequenceId;
 
 pub(super) fn check_steps(check: &mut Check<'_>) -> Result<(), CaptureError> {
     let reader = check.reader;
+    check.payloads.sort();
     for sequence in reader.sequences() {
         let mut least_position = 0;
-        for step in reader.steps(sequence) {
-            let step = match step {
+        for (_, location) in reader.step_locations(sequence) {
+            let step: StepRecord = match reader.read(*location) {
                 Ok(step) => step,
                 Err(error @ CaptureError::Io { .. }) => return Err(error),
-                Err(error) => {
-                    check.unreadable(&error);
-                    continue;
-                }
+                // The pass over all messages tells of it.
+                Err(_) => continue,
             };
-            let mut wrong = |what: String| check.finding(format!("step {} of request {sequence}: {what}", step.step));
+            let mut wrong = contradictions(&step);
+            wrong.extend(population_contradictions(check, &step));
             if step.first_position < least_position {
-                wrong(format!("first_position {} is before {least_position}, an earlier step's", step.first_position));
+                let at = step.first_position;
+                wrong.push(format!("first_position {at} is before {least_position}, an earlier step's"));
             }
-            least_position = step.first_position;
-            for what in contradictions(&step) {
-                wrong(what);
+            if wrong.is_empty() {
+                least_position = step.first_position;
+            }
+            for what in wrong {
+                let finding = format!("step {} of request {sequence}: {what}", step.step);
+                check.finding_about(*location, finding);
             }
             check_rows(check, sequence, &step);
         }
@@ -58,30 +63,39 @@ fn contradictions(step: &StepRecord) -> Vec<String> {
     found
 }
 
+/// Rows that count another number of allowed tokens than their masks.
+fn population_contradictions(check: &Check<'_>, step: &StepRecord) -> Vec<String> {
+    let contradiction = |(index, row): (usize, &RowRecord)| {
+        let (found, said) = ((*check.masks.get(&row.applied_mask?)?)?, row.mask_population?);
+        (found != said).then(|| format!("row {index}: its mask allows {found} tokens, mask_population says {said}"))
+    };
+    step.rows.iter().enumerate().filter_map(contradiction).collect()
+}
+
 fn check_rows(check: &mut Check<'_>, sequence: SequenceId, step: &StepRecord) {
-    let (request, choice) = (sequence.request.0, sequence.choice.0);
-    let payloads = check.payloads.of(step.step, request, choice);
-    let rows = step.rows.len() as u32;
-    check.found.rows.rows += u64::from(rows);
-    check.found.rows.payloads += u64::from(payloads.min(rows));
     let name = format!("step {} of request {sequence}", step.step);
-    if payloads > rows {
-        check.finding(format!("{name}: {payloads} `logits` messages for {rows} rows"));
-    }
-    if payloads < rows && check.reader.header().logits_tier != LogitsTier::Off {
-        let finding = format!("{name}: {payloads} `logits` messages for {rows} rows, and no loss record says why");
-        check.finding_unless_lost(Topic::Logits, Some(step.step), finding);
-    }
+    check.found.rows.rows += step.rows.len() as u64;
+    let mut with_payload = 0;
     for (index, row) in (0_u32..).zip(&step.rows) {
+        let (request, choice) = (sequence.request.0, sequence.choice.0);
+        let key = PayloadKey { step: step.step, request, choice, row: index };
+        let payloads: Vec<(Location, Option<u64>)> =
+            check.payloads.claim(key).iter().map(|payload| (payload.location, payload.checksum)).collect();
+        with_payload += u64::from(!payloads.is_empty());
+        for (location, _) in payloads.iter().skip(1) {
+            let finding = format!("{name}, row {index}: {} `logits` messages", payloads.len());
+            check.finding_about(*location, finding);
+        }
         if let Some(statistics) = &row.statistics {
             check.found.rows.checksums += 1;
-            if let Some(checksum) = check.payloads.checksums.get(&(step.step, request, choice, index)).copied() {
+            if let Some((location, Some(checksum))) = payloads.first() {
                 check.found.rows.compared += 1;
-                if checksum != statistics.checksum {
+                if *checksum != statistics.checksum {
                     let expected = statistics.checksum;
-                    check.finding(format!(
+                    let finding = format!(
                         "{name}, row {index}: the recorded row has checksum {checksum:016x}, its statistics say {expected:016x}"
-                    ));
+                    );
+                    check.finding_about(*location, finding);
                 }
             }
         }
@@ -91,11 +105,11 @@ fn check_rows(check: &mut Check<'_>, sequence: SequenceId, step: &StepRecord) {
                 check.finding_unless_lost(Topic::Mask, None, format!("{name}, row {index}: mask {hash} is not here"));
             }
         }
-        let population = row.applied_mask.and_then(|hash| check.masks.get(&hash).copied());
-        if let (Some(found), Some(said)) = (population, row.mask_population)
-            && found != said
-        {
-            check.finding(format!("{name}, row {index}: its mask allows {found} tokens, mask_population says {said}"));
-        }
+    }
+    check.found.rows.payloads += with_payload;
+    let rows = step.rows.len() as u64;
+    if with_payload < rows && check.reader.header().logits_tier != LogitsTier::Off {
+        let finding = format!("{name}: {with_payload} of {rows} rows have a payload, and no loss record says why");
+        check.finding_unless_lost(Topic::Logits, Some(step.step), finding);
     }
 }
