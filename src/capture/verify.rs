@@ -129,6 +129,15 @@ impl<'a> Check<'a> {
         }
     }
 
+    /// A finding that must be told even when there are too many to tell.
+    fn foremost_finding(&mut self, finding: String) {
+        self.found.findings.insert(0, shortened(finding));
+        if self.found.findings.len() > MAX_ISSUES {
+            self.found.findings.pop();
+            self.found.more_findings += 1;
+        }
+    }
+
     /// A finding that would not be there without the record at `location`.
     fn finding_about(&mut self, location: Location, finding: impl Into<String>) {
         self.remedies.leave_out(location);

@@ -221,3 +221,17 @@ fn events_and_losses_that_would_not_fit_are_not_read() {
     assert_eq!(recovery.verification.findings, Vec::<String>::new());
     assert!(recovery.losses.iter().any(|loss| loss.channel == "event" && loss.messages > Some(9)));
 }
+
+#[test]
+fn payloads_beyond_the_limit_are_counted_out() {
+    let (_directory, path) = place();
+    let message = r#"{"step":0,"request":0,"choice":0,"row":0,"payload":{"hidden_float":{"values":""}}}"#;
+    let count = (1 << 20) + (1 << 16);
+    super::foreign::write_json(&path, &vec![("logits", message.as_bytes().to_vec()); count as usize]);
+    let bytes = std::fs::metadata(&path).unwrap().len();
+    let limit = crate::capture::limits::indexed_messages(bytes);
+    assert!(limit < count, "{bytes} bytes");
+    let found = verify(&CaptureReader::open(&path).unwrap()).unwrap();
+    assert!(found.findings.iter().any(|finding| finding.contains("`logits` messages; the rest is not checked")));
+    assert_eq!(found.findings.len() as u64 + found.more_findings, limit + 1, "each is of a step that is not here");
+}

@@ -57,7 +57,7 @@ impl Check<'_> {
         if self.payloads.messages > self.payloads.limit {
             if self.payloads.messages == self.payloads.limit + 1 {
                 let limit = self.payloads.limit;
-                self.finding(format!("limit: more than {limit} `logits` messages; the rest is not checked"));
+                self.foremost_finding(format!("limit: more than {limit} `logits` messages; the rest is not checked"));
             }
             return Ok(());
         }
