@@ -1,11 +1,13 @@
 //! `make bench`: the figures of the documentation, with the machine they were taken on.
 //!
 //! What is compared is measured in one run, the sides taking turns, and the best round of each counts: whatever else runs
-//! on a machine only ever slows one down. `LLAMA_BENCH` names llama.cpp's program of that name for the peer's side.
+//! on a machine only ever slows one down. Where the difference is a few percent, it is the median of many paired ratios
+//! instead, with how sure it is. `LLAMA_BENCH` names llama.cpp's program of that name for the peer's side.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use serde_json::Value;
@@ -35,11 +37,20 @@ fn main() -> Result<(), Failure> {
     let mut device = open(BackendKind::Cpu, &model, &options(1))?;
     println!("machine: {:?}, {} cores", device.device().name, std::thread::available_parallelism()?);
     println!("model: {}\n", model.identity.name);
-    rows_per_step(device.as_mut())?;
-    speed(&path, &model)?;
+    // `cargo bench --bench figures -- recording` measures that alone.
+    let wanted = |part: &str| std::env::args().skip(1).all(|argument| argument.starts_with('-') || argument == part);
+    if wanted("speed") {
+        rows_per_step(device.as_mut())?;
+        speed(&path, &model)?;
+    }
     drop(device);
-    recording(&path, &model)?;
-    captures_and_replay(&path)
+    if wanted("recording") {
+        recording(&path, &model)?;
+    }
+    if wanted("captures") {
+        captures_and_replay(&path)?;
+    }
+    Ok(())
 }
 
 fn options(threads: usize) -> BackendOptions {
@@ -135,42 +146,173 @@ fn llama_seconds(program: &Path, model: &Path, threads: usize, prefill: bool, to
     Ok(tokens as f64 / rate)
 }
 
-/// A tap that looks at nothing: the engine without a recorder.
-struct NoRecorder;
-
-impl Tap for NoRecorder {
-    fn admitted(&mut self, _: &AdmittedReport<'_>) {}
-    fn refused(&mut self, _: &RefusedReport<'_>) {}
-    fn step(&mut self, _: &StepReport<'_>) {}
-    fn finished(&mut self, _: &FinishedReport<'_>) {}
-    fn event(&mut self, _: &EventReport<'_>) {}
+/// A recorder that can be switched off between two steps.
+struct Switched {
+    tap: CaptureTap,
+    is_on: Arc<AtomicBool>,
 }
 
-/// What recording costs a plain decode, by tier.
+impl Tap for Switched {
+    fn admitted(&mut self, report: &AdmittedReport<'_>) {
+        self.tap.admitted(report);
+    }
+
+    fn refused(&mut self, report: &RefusedReport<'_>) {
+        self.tap.refused(report);
+    }
+
+    fn step(&mut self, report: &StepReport<'_>) {
+        if self.is_on.load(Ordering::Relaxed) {
+            self.tap.step(report);
+        }
+    }
+
+    fn finished(&mut self, report: &FinishedReport<'_>) {
+        self.tap.finished(report);
+    }
+
+    fn event(&mut self, report: &EventReport<'_>) {
+        self.tap.event(report);
+    }
+}
+
+/// Steps between two switches of the recorder: some 60 ms, so that both sides see the same machine.
+const SEGMENT_STEPS: usize = 8;
+/// Requests per tier, and tokens of each: a multiple of four segments.
+const RECORDED_REQUESTS: usize = 4;
+const RECORDED_TOKENS: usize = 15 * 4 * SEGMENT_STEPS;
+
+/// What recording costs a plain decode, by tier: short segments with and without it take turns in one engine, and the
+/// four of off-on-on-off (or its mirror) make one ratio, in which whatever drifts evenly cancels.
 fn recording(path: &Path, model: &Model) -> Result<(), Failure> {
     let tokenizer = Arc::new(Model::load(path)?.tokenizer);
-    const TIERS: [(&str, Option<Tier>); 5] = [
-        ("no recorder", None),
-        ("off", Some(Tier::Off)),
-        ("hidden", Some(Tier::Hidden)),
-        ("topk 64", Some(Tier::TopK(64))),
-        ("full", Some(Tier::Full)),
-    ];
-    println!("decode of {DECODE_TOKENS} tokens, 1 engine thread, by what is recorded:");
-    let best: [f64; 5] = best_of(ROUNDS, |side| match TIERS[side].1 {
-        None => engine_seconds(model, &tokenizer, NoRecorder).map(|(seconds, _)| seconds),
-        Some(tier) => {
-            let (seconds, tap) = engine_seconds(model, &tokenizer, CaptureTap::new(writer(tier)?, tier))?;
-            tap.finish()?;
-            Ok(seconds)
-        }
-    })?;
-    for ((name, _), seconds) in TIERS.iter().zip(best) {
-        let cost = 100.0 * (seconds / best[0] - 1.0);
-        println!("  {name:<12} {:7.1} tok/s  {cost:+.1}%", DECODE_TOKENS as f64 / seconds);
+    println!(
+        "cost of recording a decode step, 1 engine thread, {} ratios of {} steps on and off each:",
+        RECORDED_REQUESTS * RECORDED_TOKENS / (4 * SEGMENT_STEPS),
+        2 * SEGMENT_STEPS
+    );
+    println!("  {:<10} {:<44} {:<44} writer's thread", "tier", "wall time", "CPU time of the decoding thread");
+    for (name, tier) in
+        [("off", Tier::Off), ("hidden", Tier::Hidden), ("topk 64", Tier::TopK(64)), ("full", Tier::Full)]
+    {
+        let cost = cost_of_recording(model, &tokenizer, tier)?;
+        let cpu = cost.cpu.map_or("not known here".to_owned(), interval);
+        let writer = cost
+            .writer_seconds
+            .map_or("not known here".to_owned(), |seconds| format!("{:.0} us/row", 1e6 * seconds / cost.rows as f64));
+        println!("  {name:<10} {:<44} {cpu:<44} {writer}", interval(cost.wall));
     }
     println!("  (steps that verify drafts come with speculation, and are not measured yet)\n");
     Ok(())
+}
+
+struct Cost {
+    /// Time with recording over time without.
+    wall: Vec<f64>,
+    cpu: Option<Vec<f64>>,
+    rows: u64,
+    writer_seconds: Option<f64>,
+}
+
+fn cost_of_recording(model: &Model, tokenizer: &Arc<Tokenizer>, tier: Tier) -> Result<Cost, Failure> {
+    let is_on = Arc::new(AtomicBool::new(true));
+    let tap = Switched { tap: CaptureTap::new(writer(tier)?, tier), is_on: is_on.clone() };
+    let context_length = PREFILL_TOKENS + 2 * DECODE_TOKENS;
+    let config = EngineConfig { max_batch: 1, prefill_chunk: 256, prefix_cache: false, context_length };
+    let backend = open(BackendKind::Cpu, model, &options(1))?;
+    let mut engine = Engine::new(backend, tokenizer.clone(), config, Clock::start(), tap)?;
+    let (mut wall, mut cpu) = (Vec::new(), Some(Vec::new()));
+    for _ in 0..RECORDED_REQUESTS {
+        engine.submit(submission(model, context_length)?).1.map_err(|reason| reason.to_string())?;
+        engine.step()?;
+        for quad in 0..RECORDED_TOKENS / (4 * SEGMENT_STEPS) {
+            // Seconds without and with the recorder.
+            let (mut walls, mut cpus) = ([0.0; 2], Some([0.0; 2]));
+            for segment in 0..4 {
+                let on = [false, true, true, false][segment] ^ (quad % 2 == 1);
+                is_on.store(on, Ordering::Relaxed);
+                let (started, cpu_before) = (Instant::now(), thread_seconds());
+                for _ in 0..SEGMENT_STEPS {
+                    engine.step()?;
+                }
+                walls[usize::from(on)] += started.elapsed().as_secs_f64();
+                cpus = cpus.zip(cpu_before.zip(thread_seconds())).map(|(mut sums, (before, after))| {
+                    sums[usize::from(on)] += after - before;
+                    sums
+                });
+            }
+            wall.push(walls[1] / walls[0]);
+            cpu = cpu.zip(cpus).map(|(mut ratios, [off, on])| {
+                ratios.push(on / off);
+                ratios
+            });
+        }
+        is_on.store(true, Ordering::Relaxed);
+        while !engine.is_idle() {
+            engine.step()?;
+        }
+    }
+    let writer_seconds = writer_thread_seconds();
+    let tap = engine.into_tap().tap;
+    let rows = tap.rows();
+    tap.finish()?;
+    Ok(Cost { wall, cpu, rows, writer_seconds })
+}
+
+fn submission(model: &Model, context_length: usize) -> Result<Submission, Failure> {
+    const PROMPT: &str = "The lighthouse keeper wrote";
+    // One step more than is measured, so that no segment is short of one.
+    let tokens = RECORDED_TOKENS + 2;
+    let body = format!(r#"{{"prompt": "{PROMPT}", "temperature": 0, "ignore_eos": true, "max_tokens": {tokens}}}"#);
+    let resolved = read_one(&body)?.resolve(&Defaults::of_model(model, RequestFields::default(), context_length)?)?;
+    let tokens = model.tokenizer.encode(PROMPT, true)?;
+    Ok(Submission {
+        received: Received::default(),
+        session: None,
+        prompt: Prompt { text: None, add_special_tokens: true, tokens },
+        sampling: resolved.sampling(),
+        resolved,
+        layers: Layers::default(),
+    })
+}
+
+/// The median of ratios as a percentage, with the interval that holds the true median in 95 of 100 runs, and the
+/// quartiles.
+fn interval(mut ratios: Vec<f64>) -> String {
+    ratios.sort_by(f64::total_cmp);
+    let percent = |place: f64| 100.0 * (ratios[(place.max(0.0) as usize).min(ratios.len() - 1)] - 1.0);
+    let count = ratios.len() as f64;
+    // Order statistics: how many of the ratios lie below the true median is binomial.
+    let spread = 0.98 * count.sqrt();
+    let (low, high) = (percent(count / 2.0 - spread), percent(count / 2.0 + spread));
+    let quartiles = (percent(count / 4.0), percent(3.0 * count / 4.0));
+    format!(
+        "{:+.2}% (95%: {low:+.2} to {high:+.2}; quartiles {:+.2} {:+.2})",
+        percent(count / 2.0),
+        quartiles.0,
+        quartiles.1
+    )
+}
+
+/// Seconds that the calling thread has run, where the system tells.
+fn thread_seconds() -> Option<f64> {
+    // The account is brought up to date when the scheduler is entered.
+    std::thread::yield_now();
+    run_seconds(Path::new("/proc/thread-self/schedstat"))
+}
+
+/// Seconds that the writers' thread has run.
+fn writer_thread_seconds() -> Option<f64> {
+    let threads = std::fs::read_dir("/proc/self/task").ok()?.flatten();
+    let named = |thread: &std::fs::DirEntry| {
+        std::fs::read_to_string(thread.path().join("comm")).is_ok_and(|name| name.trim() == "capture-writer")
+    };
+    run_seconds(&threads.filter(named).last()?.path().join("schedstat"))
+}
+
+fn run_seconds(schedstat: &Path) -> Option<f64> {
+    let text = std::fs::read_to_string(schedstat).ok()?;
+    Some(text.split(' ').next()?.parse::<f64>().ok()? / 1e9)
 }
 
 fn writer(tier: Tier) -> Result<CaptureWriter, Failure> {
@@ -194,33 +336,6 @@ fn writer(tier: Tier) -> Result<CaptureWriter, Failure> {
         redactions: Vec::new(),
     };
     Ok(CaptureWriter::create(&path, header, WriterOptions::default())?)
-}
-
-fn engine_seconds<T: Tap>(model: &Model, tokenizer: &Arc<Tokenizer>, tap: T) -> Result<(f64, T), Failure> {
-    let backend = open(BackendKind::Cpu, model, &options(1))?;
-    let config = EngineConfig { max_batch: 1, prefill_chunk: 256, prefix_cache: false, context_length: PREFILL_TOKENS };
-    let body = format!(
-        r#"{{"prompt": "The lighthouse keeper wrote", "temperature": 0, "ignore_eos": true, "max_tokens": {DECODE_TOKENS}}}"#
-    );
-    let request = read_one(&body)?;
-    let resolved = request.resolve(&Defaults::of_model(model, RequestFields::default(), PREFILL_TOKENS)?)?;
-    let tokens = model.tokenizer.encode("The lighthouse keeper wrote", true)?;
-    let submission = Submission {
-        received: Received::default(),
-        session: None,
-        prompt: Prompt { text: None, add_special_tokens: true, tokens },
-        sampling: resolved.sampling(),
-        resolved,
-        layers: Layers::default(),
-    };
-    let mut engine = Engine::new(backend, tokenizer.clone(), config, Clock::start(), tap)?;
-    engine.submit(submission).1.map_err(|reason| reason.to_string())?;
-    engine.step()?;
-    let started = Instant::now();
-    while !engine.is_idle() {
-        engine.step()?;
-    }
-    Ok((started.elapsed().as_secs_f64(), engine.into_tap()))
 }
 
 /// Bytes per row of each tier, and replay against recording, on the requests of the tour.

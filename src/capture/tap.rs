@@ -235,7 +235,8 @@ fn row(report: &RowReport<'_>) -> RowRecord {
         position: report.position.0,
         token: report.token.map(|token| token.0),
         statistics: Some(statistics(report.statistics)),
-        rank: judged.and_then(|(row, token)| row.rank(token)),
+        // Nothing comes before the argmax, and most tokens are it: no need to look through the row.
+        rank: judged.and_then(|(row, token)| if token == row.argmax() { Some(0) } else { row.rank(token) }),
         margin: judged.and_then(|(row, token)| row.margin(token)),
         scheduler_mask: None,
         applied_mask: None,
