@@ -145,7 +145,11 @@ fn a_broken_tokenizer_in_a_gguf_file_is_refused() {
             texts(&["ab"]),
             "tokenizer.ggml.merges: expected two tokens with a space between, found \"ab\" (merge 0)",
         ),
-        ("tokenizer.ggml.merges", texts(&["q zz"]), "tokenizer: tokenizer.ggml.merges: "),
+        (
+            "tokenizer.ggml.merges",
+            texts(&["q zz"]),
+            "tokenizer.ggml.merges: expected two tokens that give a token, found \"zz\"",
+        ),
         ("tokenizer.ggml.eos_token_id", Value::Unsigned(9999), "tokenizer: end tokens: expected ids below"),
         ("tokenizer.chat_template", text("\n{% if"), "chat template, line 2: syntax error"),
         (

@@ -2,12 +2,12 @@
 
 use std::fmt::Write as _;
 
-use minijinja::value::Kwargs;
-use minijinja::{Error, ErrorKind, Value};
+use minijinja::value::{Kwargs, ValueKind};
+use minijinja::{Error, ErrorKind, State, Value};
 use serde_json::Value as Json;
 
 /// `value | tojson(indent=, separators=, ensure_ascii=, sort_keys=)`.
-pub(super) fn to_json(value: Value, options: Kwargs) -> Result<Value, Error> {
+pub(super) fn to_json(state: &State, value: Value, options: Kwargs) -> Result<Value, Error> {
     let indent = options.get::<Option<usize>>("indent")?;
     let separators = options.get::<Option<Vec<String>>>("separators")?;
     let (item_separator, key_separator) = match (separators.as_deref(), indent) {
@@ -27,11 +27,29 @@ pub(super) fn to_json(value: Value, options: Kwargs) -> Result<Value, Error> {
         sort_keys: options.get::<Option<bool>>("sort_keys")?.unwrap_or(false),
     };
     options.assert_all_used()?;
+    check(state, &value, DEEPEST)?;
     let json = serde_json::to_value(&value)
         .map_err(|error| Error::new(ErrorKind::BadSerialization, "tojson: not a JSON value").with_source(error))?;
     let mut out = String::new();
     writer.value(&json, 0, &mut out);
     Ok(Value::from_safe_string(out))
+}
+
+/// Deepest nesting of what is written; that of a request has the same bound.
+const DEEPEST: usize = 128;
+
+/// Refuses what is nested too deep, and charges for every value: a template can make two values of one, again and again.
+pub(super) fn check(state: &State, value: &Value, levels: usize) -> Result<(), Error> {
+    state.consume_fuel(1)?;
+    if !matches!(value.kind(), ValueKind::Seq | ValueKind::Map | ValueKind::Iterable) {
+        return Ok(());
+    }
+    let Some(levels) = levels.checked_sub(1) else {
+        let detail = format!("tojson: the value is nested more than {DEEPEST} deep");
+        return Err(Error::new(ErrorKind::InvalidOperation, detail));
+    };
+    let is_map = value.kind() == ValueKind::Map;
+    value.try_iter()?.try_for_each(|item| check(state, &if is_map { value.get_item(&item)? } else { item }, levels))
 }
 
 /// How the text is laid out.

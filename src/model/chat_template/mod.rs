@@ -6,7 +6,7 @@
 mod json;
 mod time;
 
-use std::fmt;
+use std::{fmt, thread};
 
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::Serde;
@@ -56,12 +56,24 @@ pub struct ChatTemplate {
 
 /// The name by which the engine knows the template; it has no extension, which would switch on HTML escaping.
 const NAME: &str = "chat_template";
+/// Work that one rendering may do: a template comes with a model and is code, which could loop or grow without end. A unit
+/// pays for an instruction or for 64 bytes that are made.
+const FUEL: u64 = 1 << 19;
+/// Longest source, in bytes; those of published models have up to 20,000.
+const LONGEST_SOURCE: usize = 1 << 18;
+/// Room for what the engine does recursively: a template's expressions nest as deep as [`LONGEST_SOURCE`] allows, and its
+/// values as deep as [`FUEL`] does. Memory that is not touched costs nothing.
+const STACK_BYTES: usize = 512 << 20;
 
 impl ChatTemplate {
     /// Checks that the template can be parsed.
     pub(crate) fn new(source: &str, special: SpecialTokenTexts) -> Result<Self, TemplateError> {
+        if source.len() > LONGEST_SOURCE {
+            let reason = format!("expected at most {LONGEST_SOURCE} bytes, found {}", source.len());
+            return Err(TemplateError { line: 1, reason });
+        }
         let template = Self { source: source.to_owned(), prepared: without_generation_blocks(source), special };
-        environment(0).template_from_named_str(NAME, &template.prepared).map_err(|error| template_error(&error))?;
+        on_a_deep_stack(|| environment(0).template_from_named_str(NAME, &template.prepared).map(drop))?;
         Ok(template)
     }
 
@@ -81,10 +93,11 @@ impl ChatTemplate {
             bos_token => or_undefined(begin_of_sequence),
             eos_token => or_undefined(end_of_sequence),
         };
-        environment(unix_seconds)
-            .template_from_named_str(NAME, &self.prepared)
-            .and_then(|template| template.render(variables))
-            .map_err(|error| template_error(&error))
+        on_a_deep_stack(|| {
+            environment(unix_seconds)
+                .template_from_named_str(NAME, &self.prepared)
+                .and_then(|template| template.render(variables))
+        })
     }
 
     /// The template's text, as the model has it.
@@ -100,14 +113,35 @@ impl fmt::Debug for ChatTemplate {
     }
 }
 
+/// Runs `work` with [`STACK_BYTES`] of stack.
+fn on_a_deep_stack<T: Send>(work: impl FnOnce() -> Result<T, Error> + Send) -> Result<T, TemplateError> {
+    let unnumbered = |reason: String| TemplateError { line: 1, reason };
+    // Errors are put into words on that thread: they can hold values of any depth.
+    let work = || work().map_err(|error| template_error(&error));
+    thread::scope(|scope| {
+        let thread = thread::Builder::new().name("chat-template".to_owned()).stack_size(STACK_BYTES);
+        let thread = thread.spawn_scoped(scope, work);
+        let thread = thread.map_err(|error| unnumbered(format!("cannot start a thread to render it: {error}")))?;
+        thread.join().unwrap_or_else(|_| Err(unnumbered("the template engine panicked".to_owned())))
+    })
+}
+
 /// The engine, set up like that of `transformers`.
 fn environment<'source>(unix_seconds: u64) -> Environment<'source> {
     let mut environment = Environment::new();
+    environment.set_fuel(Some(FUEL));
     if let Ok(syntax) = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build() {
         environment.set_syntax(syntax);
     }
     environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
+    // The engine charges for what it shows, and only afterwards.
+    environment.set_formatter(|out, state, value| {
+        json::check(state, value, usize::MAX)?;
+        minijinja::escape_formatter(out, state, value)
+    });
     environment.add_filter("tojson", json::to_json);
+    // Indents without end, and shows values as no other language does.
+    environment.remove_filter("pprint");
     environment.add_function("raise_exception", |reason: String| -> Result<String, Error> {
         Err(Error::new(ErrorKind::InvalidOperation, reason))
     });
@@ -142,6 +176,10 @@ fn without_generation_blocks(source: &str) -> String {
 
 fn template_error(error: &Error) -> TemplateError {
     let reason = match (error.kind(), error.detail()) {
+        (ErrorKind::OutOfFuel, _) => format!(
+            "it does more than a chat template may: {FUEL} instructions, or {} MiB of text made on the way",
+            (FUEL * 64) >> 20
+        ),
         (ErrorKind::InvalidOperation, Some(detail)) => detail.to_owned(),
         (kind, Some(detail)) => format!("{kind}: {detail}"),
         (kind, None) => kind.to_string(),

@@ -69,3 +69,41 @@ fn the_source_stays_as_it_was() {
     assert_eq!(without_generation_blocks(source), "{% if true %}{{ 1 }}{%- endif -%}");
     assert_eq!(without_generation_blocks("{% broken"), "{% broken");
 }
+
+#[test]
+fn a_template_that_does_not_end_or_grows_without_end_is_an_error() {
+    for source in [
+        "{% for a in range(10000) %}{% for b in range(10000) %}{% set c = a + b %}{% endfor %}{% endfor %}",
+        // Twice as long each time.
+        "{% set ns = namespace(x='ab') %}{% for a in range(40) %}{% set ns.x = ns.x ~ ns.x %}{% endfor %}",
+        "{% set ns = namespace(x='ab') %}{% for a in range(40) %}{% set ns.x = ns.x.replace('a', ns.x) %}{% endfor %}",
+        "{% set ns = namespace(x=1) %}{% for a in range(40) %}{% set ns.x = [ns.x, ns.x] %}{% endfor %}{{ ns.x }}",
+        "{% set ns = namespace(x=1) %}{% for a in range(40) %}{% set ns.x = [ns.x, ns.x] %}{% endfor %}{{ ns.x | tojson }}",
+        "{{ 'x' * 1000000000 }}",
+        "{% for a in range(100000) %}{{ messages }}{{ messages | tojson(indent=1000) }}{% endfor %}",
+    ] {
+        let error = render(source, &[json!({"role": "user", "content": "a"})]).expect_err(source);
+        assert!(error.reason.contains("more than a chat template may"), "{source}: {error}");
+    }
+    let error = render("{% macro again() %}{{ again() }}{% endmacro %}{{ again() }}", &[]).expect_err("recursion");
+    assert!(error.reason.contains("recursion limit"), "{error}");
+}
+
+#[test]
+fn depth_does_not_overflow_the_stack() {
+    let nested = |turns: usize, show: &str| {
+        let deeper = format!("{}ns.x{}", "[".repeat(40), "]".repeat(40));
+        let turns = format!("{{% for a in range({turns}) %}}{{% set ns.x = {deeper} %}}{{% endfor %}}");
+        render(&format!("{{% set ns = namespace(x=1) %}}{turns}{show}"), &[])
+    };
+    // As deep as the fuel lets it be, and as deep as it can be shown.
+    assert_eq!(nested(7000, "").as_deref(), Ok(""));
+    assert_eq!(nested(700, "{{ ns.x }}").map(|text| text.len()), Ok(2 * 28_000 + 1));
+    assert_eq!(nested(700, "{{ ns.x == [ns.x] }}").as_deref(), Ok("False"));
+    let error = nested(700, "{{ ns.x | tojson }}").expect_err("refused");
+    assert!(error.reason.contains("nested"), "{error}");
+    let sum = format!("{{{{ 1{} }}}}", "+1".repeat(100_000));
+    assert_eq!(render(&sum, &[]).as_deref(), Ok("100001"));
+    let long = template(&"x".repeat(LONGEST_SOURCE + 1)).expect_err("too long");
+    assert!(long.reason.contains("at most 262144 bytes, found 262145"), "{long}");
+}

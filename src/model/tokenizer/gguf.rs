@@ -13,7 +13,7 @@ use tokenizers::processors::template::{SpecialToken, TemplateProcessing};
 use tokenizers::tokenizer::SplitDelimiterBehavior;
 use tokenizers::{AddedToken, NormalizerWrapper};
 
-use super::Tokenizer;
+use super::{Tokenizer, check_merges};
 use crate::model::error::Problem;
 use crate::model::gguf::{Metadata, required};
 use crate::types::TokenId;
@@ -146,7 +146,8 @@ fn byte_pair_model(tokens: &[String], merges: &[String], pre_tokenizer: PreToken
             })?;
             Ok((left.to_owned(), right.to_owned()))
         })
-        .collect::<Result<Vec<_>, Problem>>()?;
+        .collect::<Result<Vec<(String, String)>, Problem>>()?;
+    check_merges(MERGES, &seen, merges.iter().map(|(left, right)| (left.as_str(), right.as_str())))?;
     BPE::builder()
         .vocab_and_merges(vocabulary, merges)
         .ignore_merges(pre_tokenizer.is_llama3())

@@ -5,6 +5,7 @@ mod gguf;
 mod json;
 mod text_stream;
 
+use std::collections::HashSet;
 use std::fmt;
 
 pub use text_stream::TextStream;
@@ -126,6 +127,22 @@ impl fmt::Debug for Tokenizer {
             .field("hash", hash)
             .finish()
     }
+}
+
+/// Checks that both parts of every merge are tokens and give one: the library takes that on trust, and panics.
+fn check_merges<'a>(
+    field: &str,
+    vocabulary: &HashSet<&str>,
+    merges: impl Iterator<Item = (&'a str, &'a str)>,
+) -> Result<(), Problem> {
+    for (index, (left, right)) in merges.enumerate() {
+        let joined = format!("{left}{right}");
+        if let Some(unknown) = [left, right, &joined].into_iter().find(|part| !vocabulary.contains(part)) {
+            let found = format!("{unknown:?} (merge {index}, {left:?} with {right:?})");
+            return Err(Problem::setting(field, "two tokens that give a token", found));
+        }
+    }
+    Ok(())
 }
 
 /// The texts of all ids, from the library's vocabulary.

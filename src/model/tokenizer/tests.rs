@@ -57,6 +57,26 @@ fn the_component_version_is_that_of_the_lock_file() {
     assert!(lock.contains(&format!("name = \"{name}\"\nversion = \"{version}\"")));
 }
 
+/// What the library would panic on, or turn into other tokens than the model was trained with.
+#[test]
+fn a_tokenizer_json_that_the_library_cannot_take_is_an_error() {
+    let json = TOKENIZER.to_json().expect("a tokenizer.json");
+    let good: serde_json::Value = serde_json::from_str(&json).expect("valid JSON");
+    assert!(from_json(json.as_bytes(), VOCABULARY_SIZE).is_ok());
+    for (field, value, says) in [
+        ("continuing_subword_prefix", serde_json::json!("##"), "model.continuing_subword_prefix \"##\""),
+        ("end_of_word_suffix", serde_json::json!("</w>"), "model.end_of_word_suffix"),
+        ("type", serde_json::json!("Unigram"), "model type \"Unigram\""),
+        ("merges", serde_json::json!([["the", "the"]]), "model.merges: expected two tokens that give a token"),
+        ("merges", serde_json::json!(["the the"]), "model.merges: expected two tokens that give a token"),
+    ] {
+        let mut bad = good.clone();
+        bad["model"][field] = value;
+        let error = from_json(bad.to_string().as_bytes(), VOCABULARY_SIZE).expect_err(field).to_string();
+        assert!(error.contains(says), "{error}");
+    }
+}
+
 proptest! {
     #[test]
     fn every_text_survives(text: String) {
