@@ -34,6 +34,19 @@ impl MappedFile {
         &self.path
     }
 
+    /// Gives the memory of the pages that were read back to the system. They stay readable: the next look reads them from
+    /// the file again.
+    pub fn release_pages(&self) {
+        // SAFETY: the mapping is of a file and nothing writes to it, so that a page which is dropped holds the same bytes
+        // when it comes back. Test: `released_pages_come_back`.
+        #[cfg(unix)]
+        let released = unsafe { self.map.unchecked_advise(memmap2::UncheckedAdvice::DontNeed) };
+        #[cfg(unix)]
+        if let Err(error) = released {
+            tracing::debug!("the pages of {} stay in memory: {error}", self.path.display());
+        }
+    }
+
     /// The whole file.
     pub fn bytes(&self) -> &[u8] {
         &self.map
@@ -60,6 +73,31 @@ mod tests {
             assert_eq!(mapped.bytes(), content);
             assert_eq!(mapped.path(), path);
         }
+    }
+
+    #[test]
+    fn released_pages_come_back() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let path = folder.path().join("large.bin");
+        let content: Vec<u8> = (0..1_u32 << 20).map(|index| (index % 251) as u8).collect();
+        std::fs::write(&path, &content).expect("written");
+        let mapped = MappedFile::open(&path).expect("mapped");
+        assert_eq!(mapped.bytes(), content);
+        #[cfg(target_os = "linux")]
+        assert!(resident_kilobytes(&path) >= 1024);
+        mapped.release_pages();
+        #[cfg(target_os = "linux")]
+        assert_eq!(resident_kilobytes(&path), 0);
+        assert_eq!(mapped.bytes(), content);
+    }
+
+    /// Of the mapping of `path`, as the kernel counts.
+    #[cfg(target_os = "linux")]
+    fn resident_kilobytes(path: &Path) -> u64 {
+        let maps = std::fs::read_to_string("/proc/self/smaps").expect("the kernel tells");
+        let of_file = maps.lines().skip_while(|line| !line.ends_with(path.to_str().expect("UTF-8")));
+        let resident = of_file.into_iter().find_map(|line| line.strip_prefix("Rss:")).expect("a figure");
+        resident.trim().trim_end_matches(" kB").parse().expect("a number")
     }
 
     #[test]

@@ -167,7 +167,10 @@ impl Keys<'_> {
 
     fn size(&self, name: &str) -> Result<usize, Problem> {
         let key = self.key(name);
-        required(&key, "a size", self.metadata.size(&key)?)
+        match required(&key, "a size", self.metadata.size(&key)?)? {
+            0 => Err(Problem::setting(&key, "1 or more", "0")),
+            size => Ok(size),
+        }
     }
 
     fn optional_size(&self, name: &str) -> Result<Option<usize>, Problem> {

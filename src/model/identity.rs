@@ -79,6 +79,15 @@ impl ModelIdentity {
         })
     }
 
+    /// Gives the memory of the mapped files back, for when their contents have been copied; what is read later is read
+    /// from the files again.
+    pub fn release_pages(&self) {
+        match &self.files {
+            WeightsFiles::Single(file) => file.release_pages(),
+            WeightsFiles::Several(files) => files.iter().for_each(|file| file.release_pages()),
+        }
+    }
+
     /// Hashes of the tokenizer as it is used; see [`Tokenizer::hash`].
     pub fn tokenizer_hashes(&self) -> &[Hash] {
         std::slice::from_ref(&self.tokenizer_hash)
