@@ -48,7 +48,10 @@ pub enum EngineError {
 
 impl EngineConfig {
     /// Whether an engine can run like this on a backend of that capacity.
-    pub(super) fn check(&self, capacity: &Capacity) -> Result<(), EngineError> {
+    ///
+    /// # Errors
+    /// If a setting asks for nothing to be done at all, or for more than the backend has.
+    pub fn check(&self, capacity: &Capacity) -> Result<(), EngineError> {
         let at_least = |setting, found: usize, least: usize| match found < least {
             true => Err(EngineError::Setting { setting, found, expected: format!("{least} or more") }),
             false => Ok(()),

@@ -178,12 +178,7 @@ impl<T: Tap> Engine<T> {
         let tokens = &submission.prompt.tokens;
         let context = self.config.context_length;
         let vocabulary = self.backend.capacity().vocabulary_size;
-        if tokens.is_empty() {
-            return Err(RefusalReason::EmptyPrompt);
-        }
-        if tokens.len() >= context {
-            return Err(RefusalReason::PromptTooLong { prompt: tokens.len(), context });
-        }
+        submission.check_prompt(context)?;
         if let Some(position) = tokens.iter().position(|token| token.index() >= vocabulary) {
             return Err(RefusalReason::UnknownToken { position, token: tokens[position], vocabulary });
         }

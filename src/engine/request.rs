@@ -24,6 +24,18 @@ pub struct Submission {
 }
 
 impl Submission {
+    /// Whether the prompt leaves room for a token of the answer.
+    ///
+    /// # Errors
+    /// If it is empty, or fills the context.
+    pub fn check_prompt(&self, context_length: usize) -> Result<(), RefusalReason> {
+        match self.prompt.tokens.len() {
+            0 => Err(RefusalReason::EmptyPrompt),
+            prompt if prompt >= context_length => Err(RefusalReason::PromptTooLong { prompt, context: context_length }),
+            _ => Ok(()),
+        }
+    }
+
     /// Positions that one of its choices can come to use: prompt and output, but for the last token, which is never
     /// read.
     pub fn positions(&self, context_length: usize) -> usize {
