@@ -22,7 +22,7 @@ model:
 demo: model
 	@echo "building stepscope (the first build takes some minutes)"
 	@$(CARGO) build --quiet --bin stepscope
-	@mkdir -p $(OUT) && rm -f $(OUT)/tour.mcap $(OUT)/tour.mcap.partial
+	@mkdir -p $(OUT) && rm -f $(OUT)/tour.mcap $(OUT)/tour.mcap.partial $(OUT)/outputs.jsonl
 	$(STEPSCOPE) record --model "$$(python3 scripts/fetch-model.py)" --requests captures/tour/requests.jsonl \
 	  --out $(OUT)/tour.mcap --outputs $(OUT)/outputs.jsonl
 	$(STEPSCOPE) replay $(OUT)/tour.mcap --model "$$(python3 scripts/fetch-model.py)"

@@ -83,6 +83,8 @@ fn what_cannot_be_resolved_exits_with_2() {
         (r#"{"prompt": "Hi", "temprature": 0}"#, "did you mean `temperature`?"),
         (r#"{"prompt": [1000000]}"#, "a token id of the vocabulary"),
         ("{\"prompt\": \"Hi\",\n \"seed\": }", "line 2, column 10"),
+        (&format!(r#"{{"prompt": "{}"}}"#, "ab ".repeat(600)), "`prompt`: the prompt has"),
+        (&format!(r#"{{"messages": [{{"role": "user", "content": "{}"}}]}}"#, "ab ".repeat(600)), "context holds 512"),
     ] {
         let output = workplace.params(request, &[]);
         assert_eq!(output.status.code(), Some(2), "{request}");

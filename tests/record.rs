@@ -221,8 +221,131 @@ fn a_refused_line_says_why_and_the_others_run() {
     for line in [&lines[0], &lines[7]] {
         assert_eq!(line["response"]["status_code"], 200);
     }
+    let told: Vec<&str> = recorded.run.stderr.lines().filter_map(|line| line.strip_prefix("refused: ")).collect();
+    let said = |index: usize| lines[index]["response"]["body"]["error"]["message"].as_str().unwrap();
+    assert_eq!(told, (1..=6).map(said).collect::<Vec<_>>(), "{}", recorded.run.stderr);
     let summary: Value = serde_json::from_str(&recorded.run.stdout).unwrap();
+    assert_eq!(summary["refusals"][1], json!({"line": 3, "custom_id": null, "field": "top_p", "message": said(2)}));
     assert_eq!((&summary["requests"], &summary["refused"], &summary["failed"]), (&json!(8), &json!(6), &json!(0)));
+}
+
+/// Each is told with its line, its field and what is accepted, with and without a file of outputs.
+#[test]
+fn bad_requests_are_told_and_the_good_ones_run() {
+    let bench = Bench::new(&SyntheticModel::llama(3), "");
+    let long = "ab ".repeat(600);
+    let lines = [
+        GREEDY.trim().to_owned(),
+        r#"{"prompt": "a", "temperature": -1}"#.to_owned(),
+        r#"{"prompt": "a", "top_p": 0}"#.to_owned(),
+        r#"{"prompt": "a", "seed": "1"}"#.to_owned(),
+        r#"{"prompt": "a", "temprature": 1}"#.to_owned(),
+        format!(r#"{{"prompt": "{long}"}}"#),
+        r#"{"prompt": "a", "temperature": }"#.to_owned(),
+        r#"{"prompt": "a", "user": "me", "store": true, "max_tokens": 2}"#.to_owned(),
+        r#"{"prompt": "b", "user": "me", "max_tokens": 2}"#.to_owned(),
+    ];
+    fs::write(bench.path("requests.jsonl"), lines.join("\n")).unwrap();
+    let [model, requests, out] = ["model.gguf", "requests.jsonl", "plain.mcap"].map(|name| bench.path(name));
+    let [model, requests, out] = [model, requests, out].map(|path| path.display().to_string());
+    let run = stepscope(&["record", "--model", &model, "--requests", &requests, "--out", &out, "--threads", "1"]);
+    assert_eq!(run.status, 1, "{}", run.stderr);
+    for told in [
+        "refused: line 2: `temperature`: accepted: 0 (greedy), or a number from 0.01 to 100; found: -1",
+        "refused: line 3: `top_p`: accepted: a number greater than 0, up to 1",
+        "refused: line 4: `seed`: accepted: a whole number from -9223372036854775808 to 18446744073709551615; found: the \
+         string \"1\"",
+        "refused: line 5: `temprature` is not a known field; did you mean `temperature`?",
+        "refused: line 6: `prompt`: the prompt has ",
+        "the model's context holds 512: shorten the prompt to 511 tokens or fewer",
+        "refused: line 7: not valid JSON at column 32: expected value; expected one JSON object",
+        "warning: line 8 and 1 more: `user` has no effect here and is ignored",
+        "warning: line 8: `store` has no effect here and is ignored",
+    ] {
+        assert!(run.stderr.contains(told), "{told}\n{}", run.stderr);
+    }
+    assert!(run.stdout.contains("requests   9, of which 6 refused and 0 failed"), "{}", run.stdout);
+    assert!(run.stdout.contains("warnings   3, told on stderr"), "{}", run.stdout);
+}
+
+#[test]
+fn nothing_is_overwritten_and_a_refused_run_leaves_nothing() {
+    let bench = small_bench();
+    let path = |name: &str| bench.path(name).display().to_string();
+    let files = || {
+        let entries = fs::read_dir(bench.folder.path()).unwrap();
+        let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    };
+    let before = files();
+    let model = fs::read(bench.path("model.gguf")).unwrap();
+    let (inputs, out) = ([path("model.gguf"), path("requests.jsonl")], path("a.mcap"));
+    let record = |arguments: &[&str]| {
+        stepscope(&[&["record", "--model", &inputs[0], "--requests", &inputs[1]], arguments].concat())
+    };
+    let taken = "exists already and is not overwritten";
+    let detour = format!("{}/./a.mcap", bench.folder.path().display());
+    let missing_folder = path("none/a.jsonl");
+    for (arguments, says) in [
+        (["--out", &out, "--outputs", &inputs[0], "--isa", "auto"], taken),
+        (["--out", &out, "--outputs", &inputs[1], "--isa", "auto"], taken),
+        (["--out", &inputs[0], "--outputs", &out, "--isa", "auto"], taken),
+        (["--out", &out, "--outputs", &out, "--isa", "auto"], "is where the capture goes"),
+        (["--out", &out, "--outputs", &detour, "--isa", "auto"], "is where the capture goes"),
+        (["--out", &out, "--outputs", &format!("{out}.partial"), "--isa", "auto"], "is where the capture goes"),
+        (["--out", &out, "--outputs", &missing_folder, "--isa", "auto"], "none/a.jsonl: No such file"),
+        (
+            ["--out", &path("none/a.mcap"), "--outputs", &path("a.jsonl"), "--isa", "auto"],
+            "none/a.mcap.partial: cannot",
+        ),
+        (["--out", &out, "--outputs", &path("a.jsonl"), "--context-length", "1"], "accepted: 2 or more"),
+        (["--out", &out, "--outputs", &path("a.jsonl"), "--context-length", "9999"], "found: 9999"),
+        (["--out", &out, "--outputs", &path("a.jsonl"), "--threads", "1025"], "a whole number from 1 to 1024"),
+        (["--out", &out, "--outputs", &path("a.jsonl"), "--max-batch", "0"], "a whole number from 1 to 1024"),
+    ] {
+        let run = record(&arguments);
+        assert_eq!(run.status, 2, "{arguments:?}: {}", run.stderr);
+        assert!(run.stderr.contains(says), "{arguments:?}: {}", run.stderr);
+        assert_eq!(run.stderr.matches("No such file").count() <= 1, true, "{}", run.stderr);
+        assert_eq!(files(), before, "{arguments:?}");
+    }
+    assert!(fs::read(bench.path("model.gguf")).unwrap() == model);
+    assert_eq!(record(&["--out", &out, "--outputs", &path("a.jsonl")]).status, 0);
+    let again = record(&["--out", &path("b.mcap"), "--outputs", &path("a.jsonl")]);
+    assert_eq!((again.status, again.stderr.contains(taken)), (2, true), "{}", again.stderr);
+}
+
+#[test]
+fn a_model_that_cannot_run_is_an_error_that_says_what_is_accepted() {
+    let bench = small_bench();
+    let bytes = fs::read(bench.path("model.gguf")).unwrap();
+    // Of the same length, so that the rest of the file stays where it is.
+    let changed = |from: &str, to: &str| {
+        let place = bytes.windows(from.len()).position(|window| window == from.as_bytes()).unwrap();
+        let mut bytes = bytes.clone();
+        bytes[place..place + to.len()].copy_from_slice(to.as_bytes());
+        bytes
+    };
+    // The value of a pair follows its key and 4 bytes of type.
+    let key = "lfm2.attention.head_count";
+    let value = bytes.windows(key.len() + 1).position(|window| window == [key.as_bytes(), &[4]].concat()).unwrap();
+    let mut no_heads = bytes.clone();
+    no_heads[value + key.len() + 4..][..4].fill(0);
+    for (bytes, says) in [
+        (changed("lfm2", "lfm9"), "architecture lfm9 is not supported; supported: llama, lfm2"),
+        (
+            changed("tokenizer.ggml.model", "tokenizer.ggml.mode_"),
+            "tokenizer.ggml.model: expected a tokenizer (this file",
+        ),
+        (no_heads, "lfm2.attention.head_count: expected 1 or more, found 0"),
+        (Vec::new(), "byte 0: magic"),
+    ] {
+        fs::write(bench.path("model.gguf"), bytes).unwrap();
+        let run = bench.record(&[]).run;
+        assert_eq!((run.status, run.stdout.as_str()), (2, ""), "{says}");
+        assert!(run.stderr.contains("model.gguf: ") && run.stderr.contains(says), "{says}\n{}", run.stderr);
+    }
 }
 
 #[test]
@@ -288,8 +411,19 @@ fn what_cannot_run_exits_2_and_says_what_to_do() {
         ("", &["--out", "/nowhere/at/all.mcap"], "/nowhere/at/all.mcap"),
         ("", &["--context-length", "100000"], "512"),
         ("max-bach = 3", &["--config", &flag], "did you mean `max-batch`?"),
-        ("max-batch = 0", &["--config", &flag], "max-batch"),
-        ("[sampling]\ntemprature = 1.0", &["--config", &flag], "did you mean `temperature`?"),
+        (
+            "\nmax-batch = 0",
+            &["--config", &flag],
+            "line 2: `max-batch`: invalid value: integer `0`, expected a whole number from 1",
+        ),
+        ("threads = 'two'", &["--config", &flag], "line 1: `threads`: invalid type: string \"two\", expected a whole"),
+        ("tier = 'half'", &["--config", &flag], "line 1: `tier`: unknown variant `half`, expected one of `hidden`"),
+        ("json = true\njson = = 1", &["--config", &flag], "line 2: "),
+        (
+            "[sampling]\ntemprature = 1.0",
+            &["--config", &flag],
+            "line 2, [sampling]: `temprature` is not a known field; did you mean `temperature`?",
+        ),
         ("config = 'other.toml'", &["--config", &flag], "`config` is not a setting"),
     ] {
         fs::write(&config, text).unwrap();

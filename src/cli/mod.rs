@@ -66,10 +66,23 @@ pub fn main() -> ExitCode {
         Ok(Outcome::Findings) => ExitCode::from(1),
         Ok(Outcome::Missing) => ExitCode::from(3),
         Err(error) => {
-            eprintln!("error: {error:#}");
+            eprintln!("error: {}", told(&error));
             ExitCode::from(2)
         }
     }
+}
+
+/// An error with its causes, each told once: many errors quote their cause in their own words already.
+fn told(error: &anyhow::Error) -> String {
+    let mut told = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if told.is_empty() {
+            told = cause;
+        } else if !told.contains(&cause) {
+            told = format!("{told}: {cause}");
+        }
+    }
+    told
 }
 
 fn run(command: Command) -> anyhow::Result<Outcome> {
@@ -82,5 +95,21 @@ fn run(command: Command) -> anyhow::Result<Outcome> {
         Command::Recover(options) => recover::run(&options),
         Command::Dump(options) => dump::run(&options),
         Command::Export(options) => export::run(&options),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::anyhow;
+
+    use super::told;
+
+    #[test]
+    fn a_cause_that_is_quoted_already_is_not_told_again() {
+        let io = std::io::Error::from(std::io::ErrorKind::NotFound);
+        let text = io.to_string();
+        assert_eq!(told(&anyhow::Error::new(io).context("open a.mcap")), format!("open a.mcap: {text}"));
+        let quoting = anyhow!(text.clone()).context(format!("open a.mcap: {text}")).context("record");
+        assert_eq!(told(&quoting), format!("record: open a.mcap: {text}"));
     }
 }

@@ -8,9 +8,10 @@ use anyhow::{Context, bail};
 
 use super::Outcome;
 use super::output::to_stdout;
-use super::record::read_config;
+use super::record::{Preparation, context_length, read_config};
+use crate::engine::{Clock, Received};
 use crate::model::Model;
-use crate::params::{Defaults, Request, RequestFault, RequestFields, read_lines, read_one};
+use crate::params::{Request, RequestFault, RequestFields, read_lines, read_one};
 
 /// Show which layer decides each sampling parameter of a request, without running anything
 ///
@@ -60,9 +61,15 @@ pub fn run(options: &Options) -> anyhow::Result<Outcome> {
     let overrides = RequestFields::from_toml(&config.sampling.unwrap_or_default());
     let overrides = overrides.context("table [sampling] of --config")?;
     let model = Model::load(&options.model)?;
-    let context_length = config.context_length.map_or(model.config.context_length, |length| length.get());
-    let defaults = Defaults::of_model(&model, overrides, context_length).context("the model's generation config")?;
-    let resolved = request.resolve(&defaults).with_context(|| place(&options.request, options.line))?;
+    let context_length = context_length(config.context_length.map(|length| length.get()), &model.config)?;
+    let preparation = Preparation::new(&model, overrides, context_length, &Clock::start())?;
+    let submission = preparation.submission(&request, Received::default());
+    let submission = submission.with_context(|| place(&options.request, options.line))?;
+    let fits = submission.check_prompt(context_length);
+    fits.with_context(|| {
+        format!("{}: `{}`", place(&options.request, options.line), request.endpoint().prompt_field())
+    })?;
+    let resolved = submission.resolved;
     let name = &model.identity.name;
     let shown = if options.json {
         format!("{:#}\n", render::json(&request, name, &resolved))

@@ -1,16 +1,17 @@
 //! `stepscope record`: run a file of requests through a model, and capture every step.
 
+mod count;
 mod header;
+mod notices;
 mod options;
+mod output_file;
 mod outputs;
+mod paths;
 mod requests;
 mod settings;
 mod summary;
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{BufWriter, Write};
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -19,10 +20,13 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 pub use options::Options;
 
+use self::notices::Notice;
+use self::output_file::OutputFile;
 use self::outputs::OutputLine;
-use self::requests::{Line, Preparation};
+pub(in crate::cli) use self::requests::Preparation;
+use self::requests::{Line, read};
 use self::settings::Settings;
-pub(in crate::cli) use self::settings::read_config;
+pub(in crate::cli) use self::settings::{context_length, read_config};
 use self::summary::Summary;
 use crate::backend::{self, BackendOptions};
 use crate::capture::tap::CaptureTap;
@@ -39,7 +43,8 @@ use crate::types::RequestId;
 /// outputs, and makes the outcome [`Outcome::Findings`].
 pub fn run(options: &Options) -> anyhow::Result<Outcome> {
     let settings = Settings::resolve(options)?;
-    let lines = requests::read(&settings.requests)?;
+    paths::check(&settings.out, settings.outputs.as_deref())?;
+    let lines = read(&settings.requests)?;
     let clock = Clock::start();
     let model = Model::load(&settings.model)?;
     let sizes = settings.sizes(&model.config)?;
@@ -56,38 +61,42 @@ pub fn run(options: &Options) -> anyhow::Result<Outcome> {
             drafts: 0,
         },
     )?;
-    let header = header::header(&settings, &sizes, &model, &backend.device(), &clock);
-    let options = WriterOptions { overflow: settings.overflow, ..WriterOptions::default() };
-    let writer = CaptureWriter::create(&settings.out, header, options)?;
-    let outputs = settings.outputs.as_deref().map(create).transpose()?;
-
-    let name = model.identity.name.clone();
     let preparation = Preparation::new(&model, settings.overrides.clone(), sizes.context_length, &clock)?;
     let prepared: Vec<Line> = lines.into_iter().map(|line| preparation.prepare(line)).collect();
-    let tokenizer = Arc::new(model.tokenizer);
     let config = EngineConfig {
         max_batch: settings.max_batch,
         prefill_chunk: settings.prefill_chunk,
         prefix_cache: settings.prefix_cache,
         context_length: sizes.context_length,
     };
+    config.check(&backend.capacity())?;
+    let header = header::header(&settings, &sizes, &model, &backend.device(), &clock);
+    model.identity.release_pages();
+
+    // Nothing is made before all that can be refused has been looked at.
+    let mut outputs = settings.outputs.as_deref().map(OutputFile::create).transpose()?;
+    let options = WriterOptions { overflow: settings.overflow, ..WriterOptions::default() };
+    let writer = CaptureWriter::create(&settings.out, header, options)?;
+    let name = model.identity.name.clone();
+    let tokenizer = Arc::new(model.tokenizer);
     let tap = CaptureTap::new(writer, settings.tier);
     let mut engine = Engine::new(backend, tokenizer.clone(), config, clock, tap)?;
 
     let started = Instant::now();
     let submitted: Vec<Submitted> = prepared.into_iter().map(|line| submit(line, &mut engine)).collect();
+    notices::tell(&submitted);
     let mut finished = run_all(&mut engine, &submitted)?;
     let mut summary = Summary::new(&submitted, &finished, engine.steps(), engine.tap().rows(), started.elapsed());
     let written = engine.into_tap().finish().context("the capture is incomplete")?;
     summary.set_capture(&written);
 
-    if let Some(mut outputs) = outputs {
+    if let Some(outputs) = &mut outputs {
         for line in submitted {
             let choices = line.request.map(|request| finished.remove(&request).unwrap_or_default());
-            writeln!(outputs, "{}", line.output.render(choices, &tokenizer, &name)).context("write the outputs")?;
+            outputs.write(&line.output.render(choices, &tokenizer, &name))?;
         }
-        outputs.flush().context("write the outputs")?;
     }
+    outputs.map(OutputFile::finish).transpose()?;
     summary.print(settings.json)?;
     Ok(summary.outcome())
 }
@@ -100,11 +109,29 @@ struct Submitted {
     request: Option<RequestId>,
     /// Choices it asks for.
     choices: u32,
+    /// What is worth a warning.
+    warnings: Vec<String>,
+}
+
+impl Submitted {
+    /// Why it was refused, if it was.
+    fn refusal(&self) -> Option<Notice> {
+        let error = self.output.refusal()?;
+        Some(self.notice(error.param.clone(), error.message.clone()))
+    }
+
+    fn warnings(&self) -> impl Iterator<Item = Notice> {
+        self.warnings.iter().map(|message| self.notice(None, message.clone()))
+    }
+
+    fn notice(&self, field: Option<String>, message: String) -> Notice {
+        Notice { line: self.output.line, custom_id: self.output.custom_id().map(str::to_owned), field, message }
+    }
 }
 
 fn submit(line: Line, engine: &mut Engine<CaptureTap>) -> Submitted {
     let Line { mut output, received, prepared } = line;
-    let refused = |output| Submitted { output, request: None, choices: 0 };
+    let refused = |output| Submitted { output, request: None, choices: 0, warnings: Vec::new() };
     match prepared {
         Err(error) => {
             engine.refuse(&received, &crate::engine::RefusalReason::Invalid(error.to_string()));
@@ -113,9 +140,10 @@ fn submit(line: Line, engine: &mut Engine<CaptureTap>) -> Submitted {
         }
         Ok(submission) => {
             let choices = submission.sampling.choices;
+            let warnings = submission.resolved.warnings.iter().map(ToString::to_string).collect();
             output.accept(&submission);
             match engine.submit(submission) {
-                (request, Ok(())) => Submitted { output, request: Some(request), choices },
+                (request, Ok(())) => Submitted { output, request: Some(request), choices, warnings },
                 (_, Err(reason)) => {
                     let field = output.prompt_field();
                     output.refuse(format!("line {}: `{field}`: {reason}", output.line), Some(field));
@@ -151,9 +179,4 @@ fn run_all(
         choices.sort_by_key(|choice| choice.id.choice);
     }
     Ok(finished)
-}
-
-fn create(path: &Path) -> anyhow::Result<BufWriter<File>> {
-    let file = File::create(path).with_context(|| format!("create the outputs file {}", path.display()))?;
-    Ok(BufWriter::new(file))
 }

@@ -26,7 +26,7 @@ pub enum RequestFault {
         offset: usize,
     },
     /// The text is not JSON.
-    #[error("not valid JSON at {}: {message}", place(.line, .column))]
+    #[error("not valid JSON at {}: {message}; expected one JSON object", place(.line, .column))]
     Syntax {
         /// Line in the text that was parsed (1 for a line of a request file).
         line: usize,

@@ -52,6 +52,14 @@ impl Endpoint {
         }
     }
 
+    /// The field that holds what to generate from.
+    pub fn prompt_field(self) -> &'static str {
+        match self {
+            Self::ChatCompletions => "messages",
+            Self::Completions => "prompt",
+        }
+    }
+
     /// The endpoint at `path`.
     pub fn of_path(path: &str) -> Option<Self> {
         [Self::ChatCompletions, Self::Completions].into_iter().find(|endpoint| endpoint.path() == path)

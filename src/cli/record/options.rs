@@ -1,10 +1,16 @@
 //! The flags of `record`. The same names, as keys of a TOML file, make a `--config`.
 
-use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use clap::ValueEnum;
 use serde::Deserialize;
+
+use super::count::Count;
+
+/// Most sequences at a time, and most threads: far more than a machine has use for.
+const MANY: usize = 1024;
+/// Most of what a run can be told to hold or to compute at a time.
+const MOST: usize = 1 << 24;
 
 /// Run a file of requests through a model, and capture every step
 ///
@@ -13,7 +19,7 @@ use serde::Deserialize;
 /// the batch size, thread count, instruction set, prefix cache and prefill chunk.
 #[derive(Clone, Debug, Default, clap::Args, Deserialize)]
 #[command(
-    after_help = "Every flag can stand in the --config file under its name, and a flag goes before the file; the \
+    after_help = "Warnings, and why a request is refused, go to stderr and into the summary of --json. Every flag can stand in the --config file under its name, and a flag goes before the file; the \
                         table [sampling] of the file overrides what the model recommends, for fields that a request \
                         leaves out.\n\n\
                         Exit status: 0 every request was answered; 1 some were refused or failed, their lines in the \
@@ -31,31 +37,31 @@ pub struct Options {
     /// Capture to write; it must not exist yet (required)
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
-    /// File for the answers, one OpenAI Batch output line per request, in input order
+    /// File for the answers, one OpenAI Batch output line per request, in input order; it must not exist yet
     #[arg(long, value_name = "FILE")]
     pub outputs: Option<PathBuf>,
-    /// Sequences that run at a time [default: 8]
+    /// Sequences that run at a time, 1 to 1024 [default: 8]
     #[arg(long, value_name = "N")]
-    pub max_batch: Option<NonZeroUsize>,
+    pub max_batch: Option<Count<MANY>>,
     /// Prompt tokens computed per step [default: 256]
     #[arg(long, value_name = "N")]
-    pub prefill_chunk: Option<NonZeroUsize>,
+    pub prefill_chunk: Option<Count<MOST>>,
     /// Whether computed prefixes are kept for later requests [default: on]
     #[arg(long, value_name = "SWITCH")]
     pub prefix_cache: Option<Switch>,
-    /// Tokens of the longest sequence [default: the model's context]
+    /// Tokens of the longest sequence, 2 or more [default: the model's context]
     #[arg(long, value_name = "N")]
-    pub context_length: Option<NonZeroUsize>,
+    pub context_length: Option<Count<MOST>>,
     /// Type of the key-value cache; it is part of the arithmetic, so f16 gives other logits [default: f32]
     #[arg(long, value_name = "TYPE")]
     pub kv_type: Option<KvTypeOption>,
     /// Pages of the key-value cache, of 32 positions each [default: for --max-batch sequences of full length, within
     /// 2 GiB, and for one at least]
     #[arg(long, value_name = "N")]
-    pub kv_pages: Option<NonZeroUsize>,
-    /// Threads that compute [default: the machine's processors]
+    pub kv_pages: Option<Count<MOST>>,
+    /// Threads that compute, 1 to 1024 [default: the machine's processors]
     #[arg(long, value_name = "N")]
-    pub threads: Option<NonZeroUsize>,
+    pub threads: Option<Count<MANY>>,
     /// Device [default: auto]
     #[arg(long, value_name = "DEVICE")]
     pub backend: Option<BackendOption>,
@@ -67,7 +73,7 @@ pub struct Options {
     pub tier: Option<TierOption>,
     /// Values per row that the tier `topk` keeps [default: 64]
     #[arg(long, value_name = "K")]
-    pub top_k_rows: Option<NonZeroUsize>,
+    pub top_k_rows: Option<Count<MOST>>,
     /// What happens when the capture's writer falls behind: the engine waits, or payloads are dropped and each loss is
     /// recorded [default: block]
     #[arg(long, value_name = "POLICY")]

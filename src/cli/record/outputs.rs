@@ -41,6 +41,16 @@ impl OutputLine {
         self.refusal = Some(ErrorBody { error });
     }
 
+    /// Why the line is an error, if its request was refused.
+    pub fn refusal(&self) -> Option<&ErrorObject> {
+        self.refusal.as_ref().map(|body| &body.error)
+    }
+
+    /// The `custom_id` that the request came with.
+    pub fn custom_id(&self) -> Option<&str> {
+        self.custom_id.as_deref()
+    }
+
     /// Tokens of the prompt; 0 for a request that was refused before it was tokenized.
     pub fn prompt_tokens(&self) -> u32 {
         self.prompt_tokens
@@ -48,10 +58,7 @@ impl OutputLine {
 
     /// The field of the request that holds its prompt.
     pub fn prompt_field(&self) -> &'static str {
-        match self.endpoint {
-            Some(Endpoint::ChatCompletions) => "messages",
-            Some(Endpoint::Completions) | None => "prompt",
-        }
+        self.endpoint.map_or("prompt", Endpoint::prompt_field)
     }
 
     /// The line as JSON text; `choices` are those of a request that ran, by index.

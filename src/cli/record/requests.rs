@@ -27,7 +27,7 @@ pub(super) struct Line {
 }
 
 /// What turns requests into submissions.
-pub(super) struct Preparation<'a> {
+pub(in crate::cli) struct Preparation<'a> {
     tokenizer: &'a Tokenizer,
     chat_template: Option<&'a ChatTemplate>,
     defaults: Defaults,
@@ -56,7 +56,7 @@ impl<'a> Preparation<'a> {
     }
 
     /// Resolves a line's parameters and tokenizes its prompt.
-    pub fn prepare(&self, line: RequestLine) -> Line {
+    pub(super) fn prepare(&self, line: RequestLine) -> Line {
         let RequestLine { line, custom_id, body, request } = line;
         let endpoint = request.as_ref().ok().map(Request::endpoint);
         let received = Received {
@@ -69,7 +69,8 @@ impl<'a> Preparation<'a> {
         Line { output: OutputLine::new(line, custom_id, endpoint), received, prepared }
     }
 
-    fn submission(&self, request: &Request, received: Received) -> Result<Submission, RequestFault> {
+    /// What the engine takes of a request.
+    pub fn submission(&self, request: &Request, received: Received) -> Result<Submission, RequestFault> {
         let resolved = request.resolve(&self.defaults)?;
         let prompt = self.prompt(&request.input)?;
         let sampling = resolved.sampling();

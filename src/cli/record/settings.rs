@@ -7,6 +7,7 @@ use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 
+use super::count::Count;
 use super::options::{BackendOption, IsaOption, KvTypeOption, Options, OverflowOption, Switch, TierOption};
 use crate::arith::{ATTENTION_CHUNK, Isa, KvType};
 use crate::backend::BackendKind;
@@ -65,20 +66,21 @@ impl Settings {
         let sampling = file.sampling.clone().unwrap_or_default();
         let overrides = RequestFields::from_toml(&sampling).context("table [sampling] of --config")?;
         let path = |path: &PathBuf| json!(path.to_string_lossy());
-        let number = |number: &std::num::NonZeroUsize| json!(number);
         let settings = Self {
             model: layers.required("model", |options| options.model.clone())?,
             requests: layers.required("requests", |options| options.requests.clone())?,
             out: layers.required("out", |options| options.out.clone())?,
             outputs: layers.choose("outputs", |options| options.outputs.clone(), path),
-            max_batch: layers.or("max-batch", |options| options.max_batch, nonzero(8), number).get(),
-            prefill_chunk: layers.or("prefill-chunk", |options| options.prefill_chunk, nonzero(256), number).get(),
+            max_batch: layers.or("max-batch", |options| options.max_batch, Count::nearest(8), number).get(),
+            prefill_chunk: layers
+                .or("prefill-chunk", |options| options.prefill_chunk, Count::nearest(256), number)
+                .get(),
             prefix_cache: layers.or("prefix-cache", |options| options.prefix_cache, Switch::On, name) == Switch::On,
             kv_type: match layers.or("kv-type", |options| options.kv_type, KvTypeOption::F32, name) {
                 KvTypeOption::F32 => KvType::F32,
                 KvTypeOption::F16 => KvType::F16,
             },
-            threads: layers.or("threads", |options| options.threads, processors, number).get(),
+            threads: layers.or("threads", |options| options.threads, Count::nearest(processors.get()), number).get(),
             backend: match layers.or("backend", |options| options.backend, BackendOption::Auto, name) {
                 BackendOption::Auto => BackendKind::Auto,
                 BackendOption::Cpu => BackendKind::Cpu,
@@ -110,15 +112,23 @@ impl Settings {
 
     /// What the model decides unless the configuration does.
     pub fn sizes(&self, model: &ModelConfig) -> anyhow::Result<Sizes> {
-        let context_length = self.context_length.unwrap_or(model.context_length);
-        if context_length > model.context_length {
-            bail!("context-length is {context_length}, and the model's context holds {}", model.context_length);
-        }
+        let context_length = context_length(self.context_length, model)?;
         let pages_of_one = context_length.div_ceil(ATTENTION_CHUNK);
         let most = pages_of_one.saturating_mul(self.max_batch);
         let affordable = KV_BYTES / page_bytes(model, self.kv_type).max(1);
         let pages = self.kv_pages.unwrap_or(affordable.clamp(pages_of_one, most));
         Ok(Sizes { context_length, pages })
+    }
+}
+
+/// Tokens of the longest sequence: as configured, or else as many as the model was made for.
+pub(in crate::cli) fn context_length(configured: Option<usize>, model: &ModelConfig) -> anyhow::Result<usize> {
+    match configured {
+        Some(length) if length > model.context_length => {
+            bail!("context-length: accepted: 2 to the model's context of {}; found: {length}", model.context_length)
+        }
+        Some(1) => bail!("context-length: accepted: 2 or more, for a prompt and an answer; found: 1"),
+        configured => Ok(configured.unwrap_or(model.context_length)),
     }
 }
 
@@ -167,7 +177,7 @@ impl Layers<'_> {
     }
 
     fn tier(&mut self) -> Tier {
-        let count = self.or("top-k-rows", |options| options.top_k_rows, nonzero(64), |count| json!(count)).get();
+        let count = self.or("top-k-rows", |options| options.top_k_rows, Count::nearest(64), number).get();
         match self.or("tier", |options| options.tier, TierOption::Hidden, name) {
             TierOption::Hidden => Tier::Hidden,
             TierOption::Full => Tier::Full,
@@ -179,14 +189,40 @@ impl Layers<'_> {
 
 /// Reads a `--config` file. Unknown keys are errors: a misspelt setting would else silently be its default.
 pub(in crate::cli) fn read_config(path: &Path) -> anyhow::Result<Options> {
-    let place = || format!("--config {}", path.display());
-    let text = std::fs::read_to_string(path).with_context(place)?;
-    let table: toml::Table = text.parse().with_context(place)?;
-    let known = known_keys();
-    if let Some(key) = table.keys().find(|key| !known.contains(key)) {
-        bail!("{}: `{key}` is not a setting; {}", place(), suggestion(key, &known));
+    let file = path.display();
+    let text = std::fs::read_to_string(path).with_context(|| format!("--config {file}"))?;
+    let options: Options = match toml::from_str(&text) {
+        Ok(options) => options,
+        Err(error) => bail!("--config {file}, {}", fault(&text, &error)),
+    };
+    if let Err(fault) = RequestFields::from_toml(&options.sampling.clone().unwrap_or_default()) {
+        let names = |line: &str| fault.field().is_some_and(|field| key_of(line) == field);
+        let line = text.lines().position(names).map(|index| format!(", line {}", index + 1));
+        bail!("--config {file}{}, [sampling]: {fault}", line.unwrap_or_default());
     }
-    table.try_into().with_context(place)
+    Ok(options)
+}
+
+/// What is wrong with a file of settings: in which line, at which key, and what is accepted there.
+fn fault(text: &str, error: &toml::de::Error) -> String {
+    let start = error.span().map_or(0, |span| span.start.min(text.len()));
+    let number = text.bytes().take(start).filter(|&byte| byte == b'\n').count();
+    let key = text.lines().nth(number).map(key_of).unwrap_or_default();
+    let known = known_keys();
+    let message = match error.message() {
+        message if message.starts_with("unknown field") => {
+            let key = message.split('`').nth(1).unwrap_or(key);
+            format!("`{key}` is not a setting; {}", suggestion(key, &known))
+        }
+        message if known.iter().any(|known| known == key) => format!("`{key}`: {message}"),
+        message => message.to_owned(),
+    };
+    format!("line {}: {message}", number + 1)
+}
+
+/// The key that a line of a TOML file gives a value; all of the line if it does not.
+fn key_of(line: &str) -> &str {
+    line.split_once('=').map_or(line, |(key, _)| key).trim().trim_matches(['"', '\''])
 }
 
 /// The flags that a file can hold, and the table of overrides.
@@ -213,9 +249,6 @@ fn name<T: ValueEnum>(choice: &T) -> Value {
     choice.to_possible_value().map_or(Value::Null, |value| json!(value.get_name()))
 }
 
-const fn nonzero(number: usize) -> std::num::NonZeroUsize {
-    match std::num::NonZeroUsize::new(number) {
-        Some(number) => number,
-        None => std::num::NonZeroUsize::MIN,
-    }
+fn number<const MOST: usize>(count: &Count<MOST>) -> Value {
+    json!(count)
 }

@@ -8,6 +8,7 @@ use std::io::Write;
 use serde::Serialize;
 
 use super::Submitted;
+use super::notices::Notice;
 use crate::capture::WriteSummary;
 use crate::cli::Outcome;
 use crate::cli::output::to_stdout;
@@ -41,6 +42,12 @@ pub(super) struct Summary {
     bytes_per_row: Option<f64>,
     /// Payloads that were dropped.
     dropped_payloads: u64,
+    /// Why requests were refused.
+    refusals: Vec<Notice>,
+    /// Why requests failed.
+    failures: Vec<Notice>,
+    /// What is worth a warning of requests that ran.
+    warnings: Vec<Notice>,
 }
 
 impl Summary {
@@ -51,13 +58,19 @@ impl Summary {
         rows: u64,
         time: Duration,
     ) -> Self {
-        let has_failed = |choices: &&Vec<FinishedChoice>| {
-            choices.iter().any(|choice| matches!(choice.reason, FinishReason::Failed(_)))
+        let failure = |line: &Submitted| {
+            let choices = finished.get(&line.request?)?;
+            let message = choices.iter().find_map(|choice| match &choice.reason {
+                FinishReason::Failed(message) => Some(message),
+                _ => None,
+            })?;
+            Some(line.notice(None, format!("line {}: {message}", line.output.line)))
         };
+        let failures: Vec<Notice> = submitted.iter().filter_map(failure).collect();
         Self {
             requests: submitted.len(),
             refused: submitted.iter().filter(|line| line.request.is_none()).count(),
-            failed: finished.values().filter(has_failed).count(),
+            failed: failures.len(),
             prompt_tokens: submitted.iter().map(|line| u64::from(line.output.prompt_tokens())).sum(),
             tokens: finished.values().flatten().map(|choice| choice.tokens.len() as u64).sum(),
             steps,
@@ -67,6 +80,9 @@ impl Summary {
             capture_bytes: 0,
             bytes_per_row: None,
             dropped_payloads: 0,
+            refusals: submitted.iter().filter_map(Submitted::refusal).collect(),
+            failures,
+            warnings: submitted.iter().flat_map(Submitted::warnings).collect(),
         }
     }
 
@@ -78,8 +94,11 @@ impl Summary {
         self.dropped_payloads = written.dropped;
     }
 
-    /// Prints it, for people or for machines.
+    /// Prints it, for people or for machines; failures go to stderr too, where refusals and warnings are already.
     pub fn print(&self, json: bool) -> anyhow::Result<()> {
+        for failure in &self.failures {
+            eprintln!("failed: {}", failure.message);
+        }
         to_stdout(|out| if json { Ok(writeln!(out, "{}", serde_json::to_string(self)?)?) } else { self.write(out) })
     }
 
@@ -90,6 +109,9 @@ impl Summary {
         writeln!(out, "steps      {steps}, with {rows} logits rows, in {seconds:.2} s")?;
         let per_row = self.bytes_per_row.map(|bytes| format!(", {bytes:.0} bytes per row")).unwrap_or_default();
         writeln!(out, "capture    {}: {} bytes{per_row}", self.capture, self.capture_bytes)?;
+        if !self.warnings.is_empty() {
+            writeln!(out, "warnings   {}, told on stderr", self.warnings.len())?;
+        }
         if self.dropped_payloads > 0 {
             writeln!(out, "dropped    {} payloads, each accounted for in the capture", self.dropped_payloads)?;
         }

@@ -25,7 +25,7 @@ fn one_bad_line_is_told_with_line_and_column_and_the_others_run() {
     let read = lines(&file.join("\n"));
     assert_eq!(read.iter().filter(|line| line.request.is_ok()).count(), 8);
     let error = read[6].request.as_ref().expect_err("line 7 is broken");
-    assert_eq!(error.to_string(), "line 7: not valid JSON at column 15: expected value");
+    assert_eq!(error.to_string(), "line 7: not valid JSON at column 15: expected value; expected one JSON object");
     assert_eq!(error.line, Some(7));
     assert_eq!(read[6].body, file[6]);
 }

@@ -77,10 +77,13 @@ fn values_outside_of_what_is_accepted_tell_the_field_and_both_sides() {
 
 #[test]
 fn numbers_that_json_does_not_have_are_syntax_errors_with_their_place() {
-    assert_eq!(refusal(r#"{"prompt": "Hi", "temperature": NaN}"#), "not valid JSON at column 33: expected value");
+    assert_eq!(
+        refusal(r#"{"prompt": "Hi", "temperature": NaN}"#),
+        "not valid JSON at column 33: expected value; expected one JSON object"
+    );
     assert_eq!(
         refusal(r#"{"prompt": "Hi", "temperature": 1e999}"#),
-        "not valid JSON at column 37: number out of range"
+        "not valid JSON at column 37: number out of range; expected one JSON object"
     );
 }
 
