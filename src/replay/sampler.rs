@@ -58,18 +58,20 @@ pub struct Candidate {
 /// If the row is invalid, or if nothing can be chosen from it.
 pub fn token(row: &[f32], situation: &Situation<'_>) -> Result<u32, NoToken> {
     let candidates = candidates(row, situation)?;
+    let Situation { rules, position, choice, .. } = *situation;
+    if rules.temperature == 0.0 {
+        return candidates.first().map(|candidate| candidate.id).ok_or(NoToken::NothingLeft);
+    }
+    // Noise is keyed by id: that of the whole row at once is that of each candidate.
+    let mut noise = vec![0.0; row.len()];
+    scalar::gumbel_row(rules.seed, position, choice, &mut noise);
     let noisy = |candidate: &Candidate| {
-        let noise = scalar::gumbel(situation.rules.seed, situation.position, situation.choice, candidate.id);
-        (f64::from(candidate.value) + noise, candidate.id)
+        (f64::from(candidate.value) + noise.get(candidate.id as usize).copied().unwrap_or_default(), candidate.id)
     };
-    let best = match situation.rules.temperature {
-        0.0 => candidates.first().map(|candidate| candidate.id),
-        _ => candidates.iter().map(noisy).reduce(better).map(|(_, id)| id),
-    };
-    best.ok_or(NoToken::NothingLeft)
+    candidates.iter().map(noisy).reduce(better).map(|(_, id)| id).ok_or(NoToken::NothingLeft)
 }
 
-/// The tokens that can be drawn, best first.
+/// The tokens that can be drawn: best first where top-k or top-p put them into order, else by id.
 ///
 /// # Errors
 /// As [`token`].
@@ -86,22 +88,24 @@ pub fn candidates(row: &[f32], situation: &Situation<'_>) -> Result<Vec<Candidat
     if rules.temperature != 0.0 {
         values.iter_mut().for_each(|value| *value /= rules.temperature);
     }
-    if values.iter().any(|value| value.is_nan() || *value == f32::INFINITY) {
+    let greatest = values.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    if !greatest.is_finite() || values.iter().any(|value| value.is_nan()) {
         return Err(NoToken::Overflow);
     }
-    let mut sorted: Vec<Candidate> =
-        values.iter().enumerate().map(|(id, &value)| Candidate { id: id as u32, value }).collect();
-    sorted.sort_by(in_order);
+    let all = values.iter().zip(0..).map(|(&value, id)| Candidate { id, value });
     if rules.temperature == 0.0 {
-        sorted.truncate(1);
-        return Ok(sorted);
+        return Ok(all.min_by(in_order).into_iter().collect());
     }
-    keep_min_p(&mut sorted, rules.min_p);
+    let mut kept: Vec<Candidate> = all.collect();
+    keep_min_p(&mut kept, greatest, rules.min_p);
+    if rules.top_k.is_some() || rules.top_p != 1.0 {
+        kept.sort_by(in_order);
+    }
     if let Some(top_k) = rules.top_k {
-        sorted.truncate(top_k as usize);
+        kept.truncate(top_k as usize);
     }
-    keep_top_p(&mut sorted, rules.top_p);
-    Ok(sorted)
+    keep_top_p(&mut kept, rules.top_p);
+    Ok(kept)
 }
 
 /// Refuses a row that must not become a token.
@@ -156,20 +160,26 @@ fn penalize(values: &mut [f32], situation: &Situation<'_>) {
     }
 }
 
-fn keep_min_p(sorted: &mut Vec<Candidate>, min_p: f32) {
-    let Some(best) = sorted.first().copied() else { return };
-    sorted.retain(|candidate| scalar::exp(candidate.value - best.value) >= min_p);
+fn keep_min_p(candidates: &mut Vec<Candidate>, greatest: f32, min_p: f32) {
+    if min_p > 0.0 {
+        candidates.retain(|candidate| scalar::exp(candidate.value - greatest) >= min_p);
+    }
 }
 
+/// At 1 nothing is summed: a candidate of weight 0 would otherwise fall to the sum before it, which is the total.
 fn keep_top_p(sorted: &mut Vec<Candidate>, top_p: f32) {
+    if top_p == 1.0 {
+        return;
+    }
     let Some(best) = sorted.first().copied() else { return };
-    let weight = |candidate: &Candidate| f64::from(scalar::exp(candidate.value - best.value));
-    let total: f64 = sorted.iter().map(weight).fold(0.0, |sum, weight| sum + weight);
+    let weights: Vec<f64> =
+        sorted.iter().map(|candidate| f64::from(scalar::exp(candidate.value - best.value))).collect();
+    let total = weights.iter().fold(0.0, |sum, weight| sum + weight);
     let limit = f64::from(top_p) * total;
     let mut before = 0.0;
-    let kept = sorted.iter().take_while(|candidate| {
+    let kept = weights.iter().take_while(|weight| {
         let keep = before < limit;
-        before += weight(candidate);
+        before += **weight;
         keep
     });
     let kept = kept.count();
@@ -222,7 +232,9 @@ mod tests {
     }
 
     fn ids(row: &[f32], rules: &Rules) -> Vec<u32> {
-        candidates(row, &situation(rules, &[], &[])).unwrap().iter().map(|candidate| candidate.id).collect()
+        let mut candidates = candidates(row, &situation(rules, &[], &[])).unwrap();
+        candidates.sort_by(in_order);
+        candidates.iter().map(|candidate| candidate.id).collect()
     }
 
     #[test]
@@ -294,6 +306,23 @@ mod tests {
         assert_eq!(ids(&row, &Rules { top_p: 0.5, ..sampled.clone() }), [2]);
         // Top-p is of what top-k leaves: 8/12 is past 0.6.
         assert_eq!(ids(&row, &Rules { top_k: Some(2), top_p: 0.6, ..sampled }), [2]);
+    }
+
+    /// Weights that are rounded away or are 0 stay possible at top-p 1; with any less they do not.
+    #[test]
+    fn top_p_1_keeps_what_weighs_nothing() {
+        let row = [0.0, -200.0, f32::NEG_INFINITY, -1.0];
+        let sampled = Rules { temperature: 1.0, ..plain() };
+        assert_eq!(ids(&row, &sampled), [0, 3, 1, 2]);
+        assert_eq!(ids(&row, &Rules { top_p: 0.999_999_94, ..sampled }), [0, 3]);
+    }
+
+    #[test]
+    fn a_value_out_of_range_gives_no_token() {
+        let rules = Rules { temperature: 1e-38, ..plain() };
+        assert_eq!(token(&[1e3, 0.0, 1.0, 2.0], &situation(&rules, &[], &[])), Err(NoToken::Overflow));
+        let rules = Rules { frequency_penalty: f32::MIN, ..plain() };
+        assert_eq!(token(&[1e3, 0.0, 1.0, 2.0], &situation(&rules, &[], &[0, 0])), Err(NoToken::Overflow));
     }
 
     #[test]
