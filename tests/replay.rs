@@ -6,13 +6,13 @@ mod recorded;
 
 use std::process::Command;
 
-use recorded::{Recorded, USUAL, record, replay_file, write};
+use recorded::{Recorded, USUAL, record, replay_file, write, write_encoded, write_in_chunks};
 use serde_json::Value;
 use stepscope::arith::{Isa, WeightFormat, scalar};
-use stepscope::capture::records::{LogitsPayload, LossRecord, RequestRecord, StepRecord, StopReason};
-use stepscope::capture::{Record, row};
+use stepscope::capture::records::{LogitsPayload, LossRecord, Refusal, RequestRecord, StepRecord, StopReason};
+use stepscope::capture::{CaptureReader, Encoding, Record, recover, row};
 use stepscope::model::synthetic::SyntheticModel;
-use stepscope::replay::{CheckName, Level, Report, render};
+use stepscope::replay::{CheckName, Finding, Level, Report, render};
 
 fn assert_clean(report: &Report) {
     assert_eq!(report.finding_count(), 0, "{}", render::text(report));
@@ -204,7 +204,7 @@ fn a_foreign_recorder_may_know_less() {
                         scheduler: None,
                         batch: None,
                         input_tokens: None,
-                        cached_prefix: known.cached_prefix.filter(|cached| *cached > 0),
+                        cached_prefix: None,
                         state: None,
                         timings: None,
                         ..known
@@ -218,6 +218,7 @@ fn a_foreign_recorder_may_know_less() {
         }
     });
     assert_eq!(report.finding_count(), 0, "{}", render::text(&report));
+    assert!(render::text(&report).contains("how much came from the prefix cache"), "{}", render::text(&report));
     assert!(report.checks[&CheckName::Sampler].checked > 0, "{}", render::text(&report));
     assert_eq!(report.checks[&CheckName::Params].checked, 0, "another engine resolves by other rules");
     let sampler = report.guarantees.iter().find(|guarantee| guarantee.check == CheckName::Sampler).unwrap();
@@ -287,6 +288,243 @@ fn a_quantized_payload_with_an_impossible_value_is_a_finding() {
         }
     });
     assert!(report.findings.iter().any(|finding| finding.check == CheckName::Logits && finding.fact == "payload"));
+}
+
+/// What is cut off or damaged says nothing about the engine, in the file itself and in what `recover` makes of it.
+#[test]
+fn damage_is_missing_data_and_never_a_finding() {
+    let recorded = record(SyntheticModel::lfm2(22), USUAL);
+    let folder = recorded.folder.path();
+    let path = |name: &str| folder.join(name);
+    write_in_chunks(&recorded.records, 9, &path("chunks.mcap"));
+    let whole = std::fs::read(path("chunks.mcap")).unwrap();
+    assert_clean(&replay_file(&path("chunks.mcap"), Some(&recorded.model), Isa::Scalar).unwrap());
+    let mut with_missing_steps = 0;
+    for place in (1..30).map(|part| whole.len() * part / 30) {
+        let mut flipped = whole.clone();
+        flipped[place] ^= 0x55;
+        for (what, bytes) in [("cut", &whole[..place]), ("flipped", flipped.as_slice())] {
+            std::fs::write(path("damaged.mcap"), bytes).unwrap();
+            let Ok(reader) = CaptureReader::open(&path("damaged.mcap")) else { continue };
+            let _ = std::fs::remove_file(path("recovered.mcap"));
+            recover(&reader, &path("recovered.mcap")).unwrap();
+            for name in ["damaged.mcap", "recovered.mcap"] {
+                let report = replay_file(&path(name), Some(&recorded.model), Isa::Scalar).unwrap();
+                let text = render::text(&report);
+                assert_eq!(report.finding_count(), 0, "{name}, {what} at {place}: {text}");
+                assert!(report.is_missing_data() || what == "flipped", "{name}, {what} at {place}: {text}");
+                with_missing_steps += u32::from(text.contains("steps before it are missing"));
+            }
+        }
+    }
+    assert!(with_missing_steps > 10, "steps in the middle of sequences were missing {with_missing_steps} times");
+}
+
+#[test]
+fn a_recovered_capture_says_what_is_missing_and_exits_3() {
+    let recorded = record(SyntheticModel::llama(23), USUAL);
+    let folder = recorded.folder.path();
+    let path = |name: &str| folder.join(name).display().to_string();
+    write_in_chunks(&recorded.records, 9, &folder.join("chunks.mcap"));
+    let whole = std::fs::read(folder.join("chunks.mcap")).unwrap();
+    std::fs::write(folder.join("cut.mcap"), &whole[..whole.len() / 3]).unwrap();
+    let (status, _, errors) = stepscope(&["recover", &path("cut.mcap"), "--out", &path("saved.mcap")], folder);
+    assert_eq!(status, Some(3), "{errors}");
+    let arguments = ["replay", &path("saved.mcap"), "--model", &path("model.gguf"), "--json"];
+    let (status, output, _) = stepscope(&arguments, folder);
+    assert_eq!(status, Some(3), "{output}");
+    let report: Value = serde_json::from_str(&output).unwrap();
+    assert_eq!(report["findings"], Value::Array(Vec::new()));
+    assert!(report["damage"][0].as_str().is_some_and(|words| words.contains("lost: ")), "{output}");
+    assert!(report["checks"]["forward"]["checked"].as_u64().is_some_and(|rows| rows > 0), "{output}");
+}
+
+/// Whatever a loss record says is lost excuses what is not there, and nothing else.
+#[test]
+fn losses_of_records_excuse_what_is_not_there() {
+    let recorded = record(SyntheticModel::lfm2(24), USUAL);
+    for (channel, excuses) in [("step", true), ("request", true), ("*", true), ("mask", false)] {
+        let report = changed(&recorded, |records| {
+            let is_gone = |record: &Record| match record {
+                Record::Step(step) => step.request == 2 && step.choice == 1 && step.step % 3 == 0,
+                Record::Request(record) => matches!(record.as_ref(), RequestRecord::Finished(end) if end.request == 4),
+                _ => false,
+            };
+            records.retain(|record| !is_gone(record));
+            records.push(Record::Loss(LossRecord {
+                time_ns: 1,
+                channel: channel.to_owned(),
+                messages: None,
+                bytes: None,
+                steps: None,
+                reason: "recover: the recording was not finished".to_owned(),
+            }));
+        });
+        assert_eq!(report.finding_count() == 0, excuses, "{channel}: {}", render::text(&report));
+        assert!(report.is_missing_data(), "{channel}");
+        assert!(render::text(&report).contains("lost: an unknown number of messages of"), "{}", render::text(&report));
+    }
+}
+
+#[test]
+fn a_step_that_cannot_be_decoded_is_damage_and_the_rest_is_checked() {
+    let recorded = record(SyntheticModel::lfm2(25), USUAL);
+    let is_broken =
+        |record: &Record| matches!(record, Record::Step(step) if step.request == 1 && step.emitted.len() == 1);
+    let broken = recorded.records.iter().position(is_broken).unwrap();
+    let path = recorded.folder.path().join("undecodable.mcap");
+    let encode = |record: &Record| {
+        let mut message = record.encode(Encoding::Bincode).unwrap();
+        if std::ptr::eq(record, &recorded.records[broken]) {
+            message.truncate(message.len() - 2);
+        }
+        message
+    };
+    write_encoded(&recorded.records, usize::MAX, encode, &path);
+    let report = replay_file(&path, Some(&recorded.model), Isa::Scalar).unwrap();
+    let text = render::text(&report);
+    assert_eq!(report.finding_count(), 0, "{text}");
+    assert!(report.damage.iter().any(|words| words.contains("a step of request 1.0: `step` message at")), "{text}");
+    assert!(report.checks[&CheckName::Forward].checked > 20, "{text}");
+    // A finding elsewhere is still one.
+    let mut records = recorded.records.clone();
+    steps(&mut records).find(|step| step.request == 0 && !step.rows.is_empty()).unwrap().emitted[0] ^= 1;
+    let encode = |record: &Record| {
+        let mut message = record.encode(Encoding::Bincode).unwrap();
+        if std::ptr::eq(record, &records[broken]) {
+            message.truncate(message.len() - 2);
+        }
+        message
+    };
+    write_encoded(&records, usize::MAX, encode, &path);
+    let report = replay_file(&path, Some(&recorded.model), Isa::Scalar).unwrap();
+    assert!(report.findings.iter().any(|finding| finding.request == Some(0)), "{}", render::text(&report));
+}
+
+#[test]
+fn a_refusal_hides_nothing() {
+    let recorded = record(SyntheticModel::llama(26), USUAL);
+    let refusal = |request: u64| {
+        let refusal = Refusal { request, client_id: None, time_ns: 1, body: None, error: "too cold".to_owned() };
+        Record::Request(Box::new(RequestRecord::Refused(refusal)))
+    };
+    let rows = replayed(&recorded).checks[&CheckName::Sampler].checked;
+    for first in [true, false] {
+        let report = changed(&recorded, |records| {
+            let place = if first { 1 } else { records.len() };
+            records.insert(place, refusal(4));
+        });
+        let is_it = |finding: &&Finding| finding.request == Some(4) && finding.fact == "refusal";
+        assert!(report.findings.iter().any(|finding| is_it(&finding)), "{}", render::text(&report));
+        assert_eq!(report.checks[&CheckName::Sampler].checked, rows, "its steps are checked all the same");
+    }
+    let report = changed(&recorded, |records| {
+        for record in records.iter_mut() {
+            if matches!(record, Record::Request(it) if matches!(it.as_ref(), RequestRecord::Admitted(it) if it.request == 4))
+            {
+                *record = refusal(4);
+            }
+        }
+    });
+    let is_it = |finding: &&Finding| finding.request == Some(4) && finding.check == CheckName::Commit;
+    assert!(report.findings.iter().any(|finding| is_it(&finding)), "{}", render::text(&report));
+}
+
+#[test]
+fn an_unknown_kv_type_is_not_taken_for_one() {
+    let recorded = record(SyntheticModel::llama(27), USUAL);
+    for (value, words) in [(None, "is not recorded"), (Some("\"q8_0\""), "stored as `q8_0`")] {
+        let report = changed(&recorded, |records| {
+            let Record::Header(header) = &mut records[0] else { panic!("the header comes first") };
+            match value {
+                None => header.configuration.retain(|setting| setting.name != "kv-type"),
+                Some(value) => {
+                    let mut settings = header.configuration.iter_mut();
+                    settings.find(|setting| setting.name == "kv-type").unwrap().value = value.to_owned();
+                }
+            }
+        });
+        assert_eq!(report.finding_count(), 0, "{}", render::text(&report));
+        let forward = &report.checks[&CheckName::Forward];
+        assert!(forward.checked == 0 && forward.skipped > 0, "{}", render::text(&report));
+        assert!(render::text(&report).contains(words), "{}", render::text(&report));
+        assert_eq!(report.checks[&CheckName::Logits].skipped, 0, "the head does not read the cache");
+    }
+}
+
+#[test]
+fn null_leaves_out_messages_too() {
+    let recorded = record(SyntheticModel::llama(28), USUAL);
+    let report = changed(&recorded, |records| {
+        for record in records {
+            if let Record::Request(record) = record
+                && let RequestRecord::Admitted(admission) = record.as_mut()
+                && admission.request == 4
+            {
+                let mut body: Value = serde_json::from_str(admission.body.as_deref().unwrap()).unwrap();
+                body["messages"] = Value::Null;
+                body["logprobs"] = Value::Null;
+                admission.body = Some(body.to_string());
+            }
+        }
+    });
+    assert_clean(&report);
+}
+
+/// Every member of a step is compared with all others, once.
+#[test]
+fn a_step_with_very_many_members_takes_no_longer_than_their_number() {
+    const CHOICES: u32 = 20_000;
+    let recorded = record(SyntheticModel::llama(29), USUAL);
+    let mut records = recorded.records.clone();
+    let step = steps(&mut records).find(|step| step.request == 4 && !step.rows.is_empty()).unwrap().clone();
+    records.extend((1..CHOICES).map(|choice| Record::Step(Box::new(StepRecord { choice, ..step.clone() }))));
+    write(&records, &recorded.folder.path().join("many.mcap"));
+    let path = recorded.folder.path().join("many.mcap").display().to_string();
+    let (status, output, _) = stepscope(&["replay", &path, "--check", "commit", "--json"], recorded.folder.path());
+    assert_eq!(status, Some(1), "{output}");
+    let report: Value = serde_json::from_str(&output).unwrap();
+    assert!(report["checks"]["commit"]["findings"].as_u64().is_some_and(|found| found > CHOICES.into()));
+}
+
+#[test]
+fn one_bad_capture_does_not_stop_the_others() {
+    let recorded = record(SyntheticModel::llama(30), USUAL);
+    let folder = recorded.folder.path();
+    let path = |name: &str| folder.join(name).display().to_string();
+    let (capture, model) = (path("capture.mcap"), path("model.gguf"));
+    std::fs::write(folder.join("bad.mcap"), "no capture").unwrap();
+    let arguments = ["replay", &path("bad.mcap"), &capture, "--model", &model, "--json"];
+    let (status, output, errors) = stepscope(&arguments, folder);
+    assert_eq!(status, Some(2), "{output}");
+    let report: Value = serde_json::from_str(&output).unwrap();
+    assert!(report["checks"]["forward"]["checked"].as_u64().is_some_and(|rows| rows > 0), "{output}");
+    assert_eq!(report["failed"][0]["capture"], path("bad.mcap").as_str());
+    let (first, last) = errors.split_once('\n').unwrap();
+    assert_eq!(first.matches("bad.mcap").count(), 1, "{errors}");
+    assert!(last.contains("1 of 2 captures"), "{errors}");
+    let (status, _, errors) = stepscope(&["replay", &path("bad.mcap")], folder);
+    assert_eq!((status, errors.matches("bad.mcap").count()), (Some(2), 1), "{errors}");
+}
+
+#[test]
+fn the_summary_says_each_reason_once() {
+    let recorded = record(SyntheticModel::llama(31), USUAL);
+    let report = replay_file(&recorded.capture, None, Isa::Scalar).unwrap();
+    let text = render::text(&report);
+    assert_eq!(text.matches("no model was given").count(), 1, "{text}");
+    assert!(text.contains("prompt: none, logits: none, forward: none, sampler: rank only"), "{text}");
+}
+
+#[test]
+fn the_help_says_what_the_exit_status_means() {
+    let (status, help, _) = stepscope(&["replay", "--help"], std::path::Path::new("."));
+    assert_eq!(status, Some(0));
+    let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
+    for words in ["0 clean;", "1 findings;", "2 a capture could not be replayed", "3 no findings, but data was missing"]
+    {
+        assert!(help.contains(words), "{help}");
+    }
 }
 
 /// Runs the program; its exit status and what it prints.

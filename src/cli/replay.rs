@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::{Value, json};
 
 use super::Outcome;
 use super::output::to_stdout;
@@ -14,10 +15,12 @@ use crate::capture::records::{Header, ModelIdentity};
 use crate::model::Model;
 use crate::replay::forward::{PlainModel, Products};
 use crate::replay::recording::Recording;
-use crate::replay::{CaptureRecording, CheckName, Job, Report, render, replay};
+use crate::replay::{CaptureRecording, CheckName, Job, Report, recorded_kv_type, render, replay};
 
 /// Options of `stepscope replay`.
 #[derive(clap::Args)]
+#[command(after_help = "Exit status: 0 clean; 1 findings; 2 a capture could not be replayed (the others were); \
+                        3 no findings, but data was missing: damage, losses, or the model.")]
 pub struct Options {
     /// Captures to replay.
     #[arg(required = true, value_name = "CAPTURE")]
@@ -67,18 +70,38 @@ pub fn run(options: &Options) -> anyhow::Result<Outcome> {
         .context("cannot start the worker threads")?;
     let mut report = Report::default();
     let mut models = Models { given: options.model.as_deref(), isa: isa(options.isa), loaded: Vec::new() };
+    let mut failed = Vec::new();
     for path in &options.captures {
-        let reader = CaptureReader::open(path)?;
-        let recording = CaptureRecording::new(reader)?;
-        report.merge(pool.install(|| replay_capture(options, path, &recording, &mut models))?);
+        let replayed = CaptureReader::open(path)
+            .map_err(anyhow::Error::from)
+            .and_then(|reader| pool.install(|| replay_capture(options, path, reader, &mut models)));
+        match replayed {
+            Ok(replayed) => report.merge(replayed),
+            Err(error) if options.captures.len() == 1 => return Err(error),
+            Err(error) => {
+                eprintln!("error: {error:#}");
+                failed.push(json!({"capture": path.display().to_string(), "error": format!("{error:#}")}));
+            }
+        }
     }
-    if options.json {
-        let json = serde_json::to_string_pretty(&render::json(&report))?;
-        to_stdout(|out| Ok(writeln!(out, "{json}")?))?;
-    } else {
-        to_stdout(|out| Ok(write!(out, "{}", render::text(&report))?))?;
+    if failed.len() < options.captures.len() {
+        print(options, &report, &failed)?;
+    }
+    if !failed.is_empty() {
+        anyhow::bail!("{} of {} captures could not be replayed: see above", failed.len(), options.captures.len());
     }
     Ok(outcome(&report))
+}
+
+/// Prints what was found; `failed` are the captures that could not be replayed.
+fn print(options: &Options, report: &Report, failed: &[Value]) -> anyhow::Result<()> {
+    if !options.json {
+        return to_stdout(|out| Ok(write!(out, "{}", render::text(report))?));
+    }
+    let mut object = render::json(report);
+    object["failed"] = failed.into();
+    let json = serde_json::to_string_pretty(&object)?;
+    to_stdout(|out| Ok(writeln!(out, "{json}")?))
 }
 
 fn outcome(report: &Report) -> Outcome {
@@ -94,9 +117,10 @@ fn outcome(report: &Report) -> Outcome {
 fn replay_capture(
     options: &Options,
     path: &Path,
-    recording: &CaptureRecording,
+    reader: CaptureReader,
     models: &mut Models<'_>,
 ) -> anyhow::Result<Report> {
+    let recording = &CaptureRecording::new(reader);
     let checks = checks(options);
     let (model, no_model) = match models.of(recording.header())? {
         Found::Model(model) => (Some(model), String::new()),
@@ -114,7 +138,11 @@ fn replay_capture(
         progress: &|| bar.inc(1),
     });
     bar.finish_and_clear();
-    Ok(report?)
+    let mut report = report?;
+    if options.captures.len() > 1 {
+        report.damage.iter_mut().for_each(|words| words.insert_str(0, &format!("{name}: ")));
+    }
+    Ok(report)
 }
 
 fn checks(options: &Options) -> Vec<CheckName> {
@@ -195,17 +223,9 @@ impl Models<'_> {
 impl Loaded {
     fn plain(&self, header: &Header) -> anyhow::Result<PlainModel<'_>> {
         let products = Products::new(self.isa, &self.model.weights)?;
-        Ok(PlainModel::new(&self.model, products, kv_type(header)?)?)
-    }
-}
-
-/// How the engine stored keys and values; binary32 where the capture does not say.
-fn kv_type(header: &Header) -> anyhow::Result<KvType> {
-    let setting = header.configuration.iter().find(|setting| setting.name == "kv-type");
-    match setting.map(|setting| setting.value.trim_matches('"')) {
-        None | Some("f32") => Ok(KvType::F32),
-        Some("f16") => Ok(KvType::F16),
-        Some(other) => anyhow::bail!("the capture's setting `kv-type` is `{other}`; expected f32 or f16"),
+        // Where it is not known how keys and values were stored, the pre-flight keeps the forward pass from being run.
+        let kv_type = recorded_kv_type(header).unwrap_or(KvType::F32);
+        Ok(PlainModel::new(&self.model, products, kv_type)?)
     }
 }
 

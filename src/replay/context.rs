@@ -4,6 +4,8 @@ use std::collections::HashMap;
 
 use super::batches::Batches;
 use super::forward::PlainModel;
+use super::gaps::Gaps;
+use super::joined::joined;
 use super::preflight::Preflight;
 use super::recording::{RecordedSequence, Recording, RowId};
 use super::report::{Place, Report};
@@ -19,6 +21,7 @@ pub(super) struct Context<'a> {
     pub(super) plain: Option<&'a PlainModel<'a>>,
     pub(super) preflight: &'a Preflight,
     pub(super) batches: Batches,
+    pub(super) gaps: Gaps,
     /// What events say of failures, and when, by request, choice and step.
     pub(super) failures: HashMap<(u64, u32, u64), Vec<(u64, String)>>,
     pub(super) checks: &'a [CheckName],
@@ -38,11 +41,6 @@ impl<'a> Context<'a> {
     /// Whether the engine that recorded follows the rules of this repository.
     pub(super) fn is_own(&self) -> bool {
         self.preflight.own_rules
-    }
-
-    /// Whether records are known to be absent, so that a gap says nothing about the engine.
-    pub(super) fn has_gaps(&self) -> bool {
-        !self.recording.damage().is_empty()
     }
 
     /// Number of logits in a row, as recorded; as loaded if the recorder did not say.
@@ -86,9 +84,36 @@ pub(super) struct Sequence<'a> {
     pub(super) rules: &'a Result<Rules, RulesError>,
     /// Whether a step of any of the request's choices ended in a failure.
     pub(super) request_failed: bool,
+    /// How many steps join up from the beginning: after a step that is missing it is not known what was committed.
+    pub(super) joined: usize,
 }
 
 impl<'a> Sequence<'a> {
+    /// One choice of a request.
+    pub(super) fn new(
+        context: &'a Context<'a>,
+        admission: &'a Admission,
+        recorded: &'a RecordedSequence,
+        rules: &'a Result<Rules, RulesError>,
+        request_failed: bool,
+    ) -> Self {
+        let steps = &recorded.steps;
+        // Without gaps, steps that do not join up are the engine's, and for the check `commit`.
+        let joined = if context.gaps.records { joined(steps, admission.prompt_tokens.len()) } else { steps.len() };
+        Self { context, admission, recorded, rules, request_failed, joined }
+    }
+
+    /// Why a step past [`Self::joined`] cannot be checked.
+    pub(super) fn not_joined() -> Skip {
+        Skip::missing("steps before it are missing, and with them what was committed by then")
+    }
+
+    /// What the steps that join up emitted.
+    pub(super) fn known_output(&self) -> Vec<u32> {
+        let known = self.recorded.steps.get(..self.joined).unwrap_or_default();
+        known.iter().flat_map(|step| &step.emitted).copied().collect()
+    }
+
     /// Where a subject of this choice stands.
     pub(super) fn place(&self, step: Option<u64>, row: Option<u32>) -> Place<'a> {
         Place { step, row, choice: Some(self.recorded.choice), ..request_place(self.admission) }

@@ -5,11 +5,14 @@
 //! its code.
 
 mod batches;
+mod budget;
 mod capture_file;
 mod checks;
 mod context;
 mod ending;
 pub mod forward;
+mod gaps;
+mod joined;
 mod preflight;
 pub mod recording;
 mod recover;
@@ -21,7 +24,7 @@ pub mod sampler;
 mod verdict;
 
 pub use capture_file::CaptureRecording;
-pub use preflight::{Guarantee, Level, Preflight, PreflightError, WrongModel};
+pub use preflight::{Guarantee, Level, Preflight, PreflightError, WrongModel, recorded_kv_type};
 pub use report::{FINDINGS_KEPT, Finding, Place, Report, Tally};
 pub use rules::{Rules, RulesError};
 pub use run::{Job, ReplayError, replay};

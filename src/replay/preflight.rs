@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use super::verdict::{CheckName, Skip};
-use crate::arith;
+use crate::arith::{self, KvType};
 use crate::capture::records::{FORMAT_VERSION, Header, LabelledHash, LogitsTier};
 use crate::model::{Hash, Model, Tokenizer};
 
@@ -157,10 +157,11 @@ impl Preflight {
                 (_, _, Err(why)) => block(self, Skip::missing(why.clone())),
                 (_, _, Ok(why)) => (Level::Exact, why.clone()),
             },
-            CheckName::Forward => match (model, &facts.arithmetic) {
-                (None, _) => block(self, self.no_model()),
-                (_, Err(why)) => block(self, Skip::missing(why.clone())),
-                (_, Ok(why)) => (Level::Exact, why.clone()),
+            CheckName::Forward => match (model, &facts.arithmetic, recorded_kv_type(header)) {
+                (None, ..) => block(self, self.no_model()),
+                (_, Err(why), _) => block(self, Skip::missing(why.clone())),
+                (_, _, Err(skip)) => block(self, skip),
+                (_, Ok(why), Ok(_)) => (Level::Exact, why.clone()),
             },
             CheckName::Sampler => match (tier, facts.own_rules, &facts.arithmetic) {
                 (LogitsTier::TopK | LogitsTier::Off, ..) => {
@@ -180,6 +181,20 @@ impl Preflight {
             CheckName::Commit => (Level::Exact, "from the step records".to_owned()),
             CheckName::Termination => (Level::Exact, "from the tokens and the parameters".to_owned()),
         }
+    }
+}
+
+/// How the engine stored keys and values, by the header's configuration.
+///
+/// # Errors
+/// If it does not say, or names a type that is not known here: the forward pass cannot be run again then.
+pub fn recorded_kv_type(header: &Header) -> Result<KvType, Skip> {
+    let setting = header.configuration.iter().find(|setting| setting.name == "kv-type");
+    match setting.map(|setting| setting.value.trim_matches('"')) {
+        Some("f32") => Ok(KvType::F32),
+        Some("f16") => Ok(KvType::F16),
+        Some(other) => Err(Skip::missing(format!("keys and values were stored as `{other}`, which is not known here"))),
+        None => Err(Skip::not_recorded("how keys and values were stored (`kv-type`) is not recorded")),
     }
 }
 

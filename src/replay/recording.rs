@@ -13,10 +13,10 @@ pub trait Recording: Sync {
     /// Request and step records that could be read.
     fn record_count(&self) -> u64;
 
-    /// Everything recorded of one request.
+    /// Everything recorded of one request, without step records that cannot be read: [`Self::visit_steps`] tells of them.
     ///
     /// # Errors
-    /// If it was not admitted, or its records cannot be read.
+    /// If it was not admitted, or its records cannot be read or are too many.
     fn request(&self, request: u64) -> Result<RecordedRequest, RequestFault>;
 
     /// The payload of one row; `None` if the capture has none.
@@ -37,11 +37,8 @@ pub trait Recording: Sync {
     /// Records that cannot both be true, in words: what is recorded twice, or recorded of what is not there.
     fn contradictions(&self) -> Vec<String>;
 
-    /// Visits every step record once, in any order.
-    ///
-    /// # Errors
-    /// If records cannot be read.
-    fn visit_steps(&self, visit: &mut dyn FnMut(&StepRecord)) -> Result<(), String>;
+    /// Visits every step record once, in any order. For one that cannot be read, the text says where and why.
+    fn visit_steps(&self, visit: &mut dyn FnMut(Result<&StepRecord, String>));
 }
 
 /// Why a request cannot be had.
@@ -50,12 +47,23 @@ pub enum RequestFault {
     /// It was refused, and so ran no step.
     #[error("the request was refused")]
     Refused,
+    /// It was refused, and yet records speak of its steps or its end.
+    #[error("the request was refused, and yet it ran")]
+    RefusedYetRan,
     /// Records speak of it, and none says that it was admitted.
     #[error("the request has records, but was never admitted")]
     NotAdmitted,
     /// Its records cannot be read.
     #[error("the request's records cannot be read: {0}")]
     Unreadable(String),
+    /// Its records take more memory than replay gives to one request.
+    #[error(
+        "the request's step records take more than {budget} bytes, which is the most that replay holds of one request"
+    )]
+    TooLarge {
+        /// The most that is held.
+        budget: usize,
+    },
 }
 
 /// One row of a capture.
@@ -76,6 +84,8 @@ pub struct RowId {
 pub struct RecordedRequest {
     /// The request as received and resolved.
     pub admission: Admission,
+    /// The words of a refusal that is recorded beside the admission: both cannot be true.
+    pub refusal: Option<String>,
     /// Its choices, ascending.
     pub sequences: Vec<RecordedSequence>,
 }
@@ -101,7 +111,7 @@ impl RecordedSequence {
 impl RecordedRequest {
     /// A request without choices yet.
     pub fn new(admission: Admission) -> Self {
-        Self { admission, sequences: Vec::new() }
+        Self { admission, refusal: None, sequences: Vec::new() }
     }
 
     /// The choice, made if it is new.

@@ -81,8 +81,8 @@ fn absent(row: &Row<'_>) -> Recovered {
     if let Some(loss) = loss {
         return Recovered::Lost(Skip::missing(format!("the recorder dropped the row: {}", loss.reason)));
     }
-    if context.has_gaps() {
-        return Recovered::Absent(Skip::missing("the row's payload is not in the damaged capture"));
+    if context.gaps.records {
+        return Recovered::Absent(Skip::missing("the row's payload is not in the capture, which lacks records"));
     }
     wrong("the row's payload, or a loss record that covers it".to_owned(), "neither".to_owned())
 }

@@ -1,11 +1,13 @@
 //! A report for people, and for machines.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use serde_json::{Map, Value, json};
 
 use super::preflight::Level;
 use super::report::{Finding, Report};
+use super::verdict::Skip;
 
 /// Findings that the summary shows; `--json` has them all.
 const SHOWN: usize = 10;
@@ -80,8 +82,7 @@ pub fn text(report: &Report) -> String {
         let (checked, skipped, findings) = (tally.checked, tally.skipped, tally.findings);
         let _ = writeln!(text, "{check:<12} {checked:>9} {skipped:>9} {findings:>9}  {}", check.question());
     }
-    guarantees(&mut text, report);
-    skipped(&mut text, report);
+    reasons(&mut text, report);
     for damage in &report.damage {
         let _ = writeln!(text, "\nthe capture itself: {damage}");
     }
@@ -90,27 +91,41 @@ pub fn text(report: &Report) -> String {
     text
 }
 
-/// What is not exact here.
-fn guarantees(text: &mut String, report: &Report) {
+/// What is not exact here, and what was skipped, each reason once.
+fn reasons(text: &mut String, report: &Report) {
     let weaker: Vec<_> = report.guarantees.iter().filter(|guarantee| guarantee.level != Level::Exact).collect();
-    if weaker.is_empty() {
-        let _ = writeln!(text, "\nevery check is exact here: bit for bit");
-        return;
+    let head = if weaker.is_empty() { "every check is exact here: bit for bit" } else { "not exact here:" };
+    let _ = writeln!(text, "\n{head}");
+    let mut skipped: BTreeMap<&Skip, Vec<String>> = BTreeMap::new();
+    for (check, tally) in &report.checks {
+        for (skip, count) in &tally.reasons {
+            skipped.entry(skip).or_default().push(format!("{check} {count}"));
+        }
     }
-    let _ = writeln!(text, "\nnot exact here:");
+    let mut by_reason: Vec<(&str, Vec<String>)> = Vec::new();
     for guarantee in weaker {
-        let capture = if report.captures.len() > 1 { format!("{}: ", guarantee.capture) } else { String::new() };
-        let _ = writeln!(text, "  {capture}{}: {} ({})", guarantee.check, guarantee.level, guarantee.why);
+        let capture = if report.captures.len() > 1 { format!(" of {}", guarantee.capture) } else { String::new() };
+        let level = format!("{}{capture}: {}", guarantee.check, guarantee.level);
+        match by_reason.iter_mut().find(|(why, _)| *why == guarantee.why) {
+            Some((_, levels)) => levels.push(level),
+            None => by_reason.push((&guarantee.why, vec![level])),
+        }
+    }
+    for (why, levels) in by_reason {
+        let _ = writeln!(text, "  {}\n    {why}", levels.join(", "));
+        let of_this: Vec<_> = skipped.keys().copied().filter(|skip| skip.reason == why).collect();
+        for skip in of_this {
+            let counts = skipped.remove(skip).unwrap_or_default();
+            let _ = writeln!(text, "    {}: {}", outcome(skip), counts.join(", "));
+        }
+    }
+    for (skip, counts) in skipped {
+        let _ = writeln!(text, "  {} ({}): {}", outcome(skip), counts.join(", "), skip.reason);
     }
 }
 
-fn skipped(text: &mut String, report: &Report) {
-    for (check, tally) in &report.checks {
-        for (skip, count) in &tally.reasons {
-            let missing = if skip.missing { "missing" } else { "not checked" };
-            let _ = writeln!(text, "  {check}: {count} x {missing}: {}", skip.reason);
-        }
-    }
+fn outcome(skip: &Skip) -> &'static str {
+    if skip.missing { "missing" } else { "not checked" }
 }
 
 fn findings(text: &mut String, report: &Report) {

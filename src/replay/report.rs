@@ -61,6 +61,17 @@ pub struct Tally {
     pub reasons: BTreeMap<Skip, u64>,
 }
 
+/// Reasons that a tally tells apart; whatever comes after them is counted together.
+const REASONS_KEPT: usize = 1_000;
+
+impl Tally {
+    fn count(&mut self, skip: Skip, count: u64) {
+        let is_full = self.reasons.len() >= REASONS_KEPT && !self.reasons.contains_key(&skip);
+        let skip = if is_full { Skip { reason: "other reasons".into(), ..skip } } else { skip };
+        *self.reasons.entry(skip).or_default() += count;
+    }
+}
+
 /// Everything a replay has to say.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Report {
@@ -101,9 +112,9 @@ impl Report {
             tally.skipped += 1;
         }
         for skip in verdict.skips() {
-            *tally.reasons.entry(skip.clone()).or_default() += 1;
+            tally.count(skip.clone(), 1);
         }
-        tally.findings += verdict.mismatches().len() as u64;
+        tally.findings += verdict.wrong();
         let room = FINDINGS_KEPT.saturating_sub(self.findings.len());
         let capture = self.captures.first().cloned().unwrap_or_default();
         self.findings.extend(verdict.mismatches().iter().take(room).map(|mismatch| Finding {
@@ -142,7 +153,7 @@ impl Report {
             sum.skipped += tally.skipped;
             sum.findings += tally.findings;
             for (skip, count) in tally.reasons {
-                *sum.reasons.entry(skip).or_default() += count;
+                sum.count(skip, count);
             }
         }
         let room = FINDINGS_KEPT.saturating_sub(self.findings.len());

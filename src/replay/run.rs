@@ -8,6 +8,7 @@ use super::batches::Batches;
 use super::checks::{commit, forward, logits, params, prompt, sampler, termination, validity, whole};
 use super::context::{Context, Row, Sequence, request_place};
 use super::forward::{FeedError, Memory, PlainModel};
+use super::gaps::Gaps;
 use super::preflight::{Preflight, PreflightError};
 use super::recording::{RecordedRequest, Recording, RequestFault};
 use super::recover::{Recovered, recover};
@@ -38,41 +39,35 @@ pub enum ReplayError {
     /// It does not fit to what was given.
     #[error(transparent)]
     Preflight(#[from] PreflightError),
-    /// It cannot be read.
-    #[error("{capture}: {reason}")]
-    Read {
-        /// Name of the capture.
-        capture: String,
-        /// Where and why.
-        reason: String,
-    },
 }
 
 /// Runs the checks over every request, in parallel on the current rayon pool.
 ///
-/// Holds the step records of as many requests as there are threads, one row of each, and some 90 bytes per step record
-/// of the capture.
+/// Holds the step records of as many requests as there are threads (256 MiB each at most), one row of each, loss
+/// records and events (64 MiB each at most), and some 100 bytes per step record of the capture. What does not fit or
+/// cannot be read is told in [`Report::damage`] or with the request, and the rest is checked.
 ///
 /// # Errors
-/// If the capture cannot be read at all, or was recorded with another model than the one given.
+/// If the capture was recorded with another model than the one given, or in a format that is not known.
 pub fn replay(job: &Job<'_>) -> Result<Report, ReplayError> {
     let model = job.plain.map(PlainModel::model);
     let preflight = Preflight::new(job.name, job.recording.header(), model, job.no_model)?;
-    let read_error = |reason| ReplayError::Read { capture: job.name.to_owned(), reason };
-    let batches = Batches::of(job.recording).map_err(read_error)?;
+    let batches = Batches::of(job.recording);
+    let gaps = Gaps::of(job.recording, &batches.unreadable);
     let context = Context {
         name: job.name,
         recording: job.recording,
         plain: job.plain,
         preflight: &preflight,
         batches,
+        gaps,
         failures: failures(job.recording.events()),
         checks: job.checks,
     };
     let requests = job.recording.requests();
     let mut report = context.report();
-    report.records = job.recording.record_count();
-    report.damage = job.recording.damage();
+    report.records = job.recording.record_count().saturating_sub(context.batches.unreadable.total());
+    report.damage = context.gaps.in_words.clone();
     if report.records == 0 {
         report.damage.push("it holds no request and no step".to_owned());
     }
@@ -103,7 +98,7 @@ fn losses(context: &Context<'_>, report: &Report) -> Option<Verdict> {
     let messages =
         losses.map(|loss| loss.messages).try_fold(0_u64, |sum, messages| Some(sum.saturating_add(messages?)))?;
     let looked = ROW_CHECKS.into_iter().any(|check| report.wants(check));
-    if !looked || context.has_gaps() {
+    if !looked || context.gaps.records {
         return None;
     }
     let mut verdict = Verdict::new();
@@ -131,17 +126,23 @@ fn replay_request(context: &Context<'_>, request: u64) -> Report {
     report
 }
 
-/// A request of which there is nothing to check: refused, damaged, or spoken of without ever having been admitted.
+/// A request of which there is nothing to check: refused, damaged, too large, or never admitted.
 fn enter_fault(context: &Context<'_>, request: u64, fault: RequestFault, report: &mut Report) {
     let place = Place { request: Some(request), ..Place::default() };
     match fault {
         RequestFault::Refused => {}
-        RequestFault::NotAdmitted if !context.has_gaps() => {
+        RequestFault::RefusedYetRan => {
+            let mut verdict = Verdict::new();
+            let found = "steps or an end, and no admission";
+            verdict.mismatch("refusal", "nothing after it".to_owned(), found.to_owned());
+            report.enter(CheckName::Commit, place, verdict);
+        }
+        RequestFault::NotAdmitted if !context.gaps.records => {
             let mut verdict = Verdict::new();
             verdict.mismatch("admission", "one: other records speak of the request".to_owned(), "none".to_owned());
             report.enter(CheckName::Commit, place, verdict);
         }
-        RequestFault::NotAdmitted | RequestFault::Unreadable(_) => {
+        RequestFault::NotAdmitted | RequestFault::Unreadable(_) | RequestFault::TooLarge { .. } => {
             for &check in context.checks {
                 report.enter(check, place, Verdict::skipped(Skip::missing(fault.to_string())));
             }
@@ -178,7 +179,7 @@ fn check_request(context: &Context<'_>, request: &RecordedRequest, report: &mut 
         request.sequences.iter().flat_map(|sequence| &sequence.steps).any(|step| is_failure(&step.stop));
     let mut prompt_memory = PromptMemory::default();
     for recorded in &request.sequences {
-        let sequence = Sequence { context, admission, recorded, rules: &rules, request_failed };
+        let sequence = Sequence::new(context, admission, recorded, &rules, request_failed);
         if report.wants(CheckName::Commit) {
             commit::check(&sequence, report);
         }
@@ -204,7 +205,8 @@ fn check_rows(sequence: &Sequence<'_>, prompt_memory: &mut PromptMemory, report:
     }
     let mut execution = report.wants(Forward).then(|| start(sequence, prompt_memory));
     let mut output = Vec::new();
-    for step in &sequence.recorded.steps {
+    for (number, step) in sequence.recorded.steps.iter().enumerate() {
+        let is_joined = number < sequence.joined;
         for (record, index) in step.rows.iter().zip(0u32..) {
             report.rows += 1;
             let before = output.len();
@@ -215,6 +217,12 @@ fn check_rows(sequence: &Sequence<'_>, prompt_memory: &mut PromptMemory, report:
             let place = row.place();
             report.enter(Validity, place, validity::check(&row, &recovered));
             report.enter(Logits, place, unless_blocked(context, Logits, || logits::check(&row, &recovered)));
+            if !is_joined {
+                for check in [Sampler, Forward] {
+                    report.enter(check, place, Verdict::skipped(Sequence::not_joined()));
+                }
+                continue;
+            }
             report.enter(Sampler, place, sampler::check(&row, &recovered));
             if let Some(execution) = &mut execution {
                 let verdict = match execution {
@@ -224,6 +232,9 @@ fn check_rows(sequence: &Sequence<'_>, prompt_memory: &mut PromptMemory, report:
                 report.enter(Forward, place, verdict);
             }
             output.truncate(before);
+        }
+        if !is_joined {
+            continue;
         }
         output.extend(&step.emitted);
         if let Some(Ok(execution)) = &mut execution {

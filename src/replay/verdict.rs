@@ -113,6 +113,20 @@ impl Skip {
     }
 }
 
+/// Wrong facts that are kept of one subject; more are counted.
+const MISMATCHES_KEPT: usize = 1_000;
+/// Most bytes of what is quoted of a fact: a record can hold millions of tokens.
+const QUOTED: usize = 1_000;
+
+/// `text`, or its beginning with its length.
+fn quoted(text: String) -> String {
+    if text.len() <= QUOTED {
+        return text;
+    }
+    let end = text.floor_char_boundary(QUOTED);
+    format!("{}... ({} bytes)", &text[..end], text.len())
+}
+
 /// One fact that does not follow from the recorded inputs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mismatch {
@@ -129,7 +143,8 @@ pub struct Mismatch {
 /// Built by comparing facts one by one; a subject about which nothing could be compared is skipped, never clean.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verdict {
-    compared: u32,
+    compared: u64,
+    wrong: u64,
     mismatches: Vec<Mismatch>,
     skips: Vec<Skip>,
 }
@@ -191,7 +206,11 @@ impl Verdict {
     /// Records a fact that is wrong.
     pub fn mismatch(&mut self, fact: impl Into<Cow<'static, str>>, expected: String, found: String) {
         self.compared += 1;
-        self.mismatches.push(Mismatch { fact: fact.into(), expected, found });
+        self.wrong += 1;
+        if self.mismatches.len() < MISMATCHES_KEPT {
+            let (expected, found) = (quoted(expected), quoted(found));
+            self.mismatches.push(Mismatch { fact: fact.into(), expected, found });
+        }
     }
 
     /// Records that one fact could not be compared.
@@ -204,7 +223,12 @@ impl Verdict {
         self.compared > 0
     }
 
-    /// The facts that are wrong.
+    /// How many facts are wrong.
+    pub fn wrong(&self) -> u64 {
+        self.wrong
+    }
+
+    /// The facts that are wrong, the first of them if they are very many.
     pub fn mismatches(&self) -> &[Mismatch] {
         &self.mismatches
     }
@@ -243,6 +267,16 @@ mod tests {
         verdict.equal_if_known::<u32>("rank", 0, None);
         assert!(!verdict.is_checked());
         assert_eq!(verdict.skips().len(), 1);
+    }
+
+    #[test]
+    fn what_is_kept_of_a_hostile_subject_is_bounded() {
+        let mut verdict = Verdict::new();
+        for _ in 0..MISMATCHES_KEPT + 5 {
+            verdict.equal("emitted", "\u{e9}".repeat(QUOTED), String::new());
+        }
+        assert_eq!((verdict.wrong(), verdict.mismatches().len()), (MISMATCHES_KEPT as u64 + 5, MISMATCHES_KEPT));
+        assert!(verdict.mismatches()[0].expected.len() < QUOTED + 30);
     }
 
     #[test]

@@ -7,13 +7,12 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 use stepscope::arith::{Isa, KvType, WeightFormat};
-use stepscope::capture::records::Header;
 use stepscope::capture::{CaptureReader, Encoding, Record, Topic};
 use stepscope::cli::record;
 use stepscope::model::Model;
 use stepscope::model::synthetic::SyntheticModel;
 use stepscope::replay::forward::{PlainModel, Products};
-use stepscope::replay::{CaptureRecording, CheckName, Job, ReplayError, Report, replay};
+use stepscope::replay::{CaptureRecording, CheckName, Job, ReplayError, Report, recorded_kv_type, replay};
 use tempfile::TempDir;
 
 /// A model, and what `record` made of the requests of [`requests`].
@@ -125,8 +124,8 @@ pub fn requests(model: &Model) -> Vec<Value> {
 /// Replays a capture with a model, or without one.
 pub fn replay_file(capture: &Path, model: Option<&Model>, isa: Isa) -> Result<Report, ReplayError> {
     let reader = CaptureReader::open(capture).unwrap();
-    let kv_type = kv_type(reader.header());
-    let recording = CaptureRecording::new(reader).unwrap();
+    let kv_type = recorded_kv_type(reader.header()).unwrap_or(KvType::F32);
+    let recording = CaptureRecording::new(reader);
     let plain =
         model.map(|model| PlainModel::new(model, Products::new(isa, &model.weights).unwrap(), kv_type).unwrap());
     replay(&Job {
@@ -139,15 +138,19 @@ pub fn replay_file(capture: &Path, model: Option<&Model>, isa: Isa) -> Result<Re
     })
 }
 
-fn kv_type(header: &Header) -> KvType {
-    match header.configuration.iter().find(|setting| setting.name == "kv-type") {
-        Some(setting) if setting.value == "\"f16\"" => KvType::F16,
-        _ => KvType::F32,
-    }
-}
-
 /// Writes records as a capture of their own, whatever they say: our writer would refuse some of it.
 pub fn write(records: &[Record], path: &Path) {
+    write_in_chunks(records, usize::MAX, path);
+}
+
+/// As [`write`], with so many records to a chunk.
+pub fn write_in_chunks(records: &[Record], length: usize, path: &Path) {
+    let encoded = |record: &Record| record.encode(Encoding::Bincode).unwrap();
+    write_encoded(records, length, encoded, path);
+}
+
+/// As [`write_in_chunks`], with messages that need not be those of the records.
+pub fn write_encoded(records: &[Record], length: usize, encode: impl Fn(&Record) -> Vec<u8>, path: &Path) {
     let file = BufWriter::new(File::create(path).unwrap());
     let mut writer = mcap::WriteOptions::new().profile("stepscope").create(file).unwrap();
     let schema = writer.add_schema("stepscope", "stepscope", b"1").unwrap();
@@ -158,14 +161,14 @@ pub fn write(records: &[Record], path: &Path) {
     }
     let (payloads, others): (Vec<&Record>, Vec<&Record>) =
         records.iter().partition(|record| record.topic().is_payload());
-    for group in [others, payloads] {
-        for record in group {
+    for group in others.chunks(length).chain(payloads.chunks(length)) {
+        for &record in group {
             let (channel_id, sequence) = channels.get_mut(&record.topic()).unwrap();
             *sequence += 1;
             let log_time = log_time(record, records);
             let (channel_id, sequence) = (*channel_id, *sequence);
             let header = mcap::records::MessageHeader { channel_id, sequence, log_time, publish_time: log_time };
-            writer.write_to_known_channel(&header, &record.encode(Encoding::Bincode).unwrap()).unwrap();
+            writer.write_to_known_channel(&header, &encode(record)).unwrap();
         }
         writer.flush().unwrap();
     }

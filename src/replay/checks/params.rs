@@ -182,7 +182,7 @@ impl Layers {
             Some(text) => serde_json::from_str(text).map_err(|error| Unreadable { what, error: error.to_string() }),
         };
         let client = layer("body", Some(body))?;
-        let dialect = if client.contains_key("messages") { Dialect::Chat } else { Dialect::Completions };
+        let dialect = if given(&client, "messages").is_some() { Dialect::Chat } else { Dialect::Completions };
         let server = layer("server_overrides", admission.server_overrides.as_deref())?;
         let model = layer("generation_config", admission.generation_config.as_deref())?;
         Ok(Self { dialect, client, server, model })

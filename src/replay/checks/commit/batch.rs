@@ -1,48 +1,77 @@
 //! A step among the others of its batch, of the capture's time, and of its events.
 
 use crate::capture::records::{StepRecord, StopReason, Timings};
+use crate::replay::batches::Member;
 use crate::replay::context::Sequence;
 use crate::replay::verdict::{Skip, Verdict};
 
-/// The batch as this step saw it is the batch as the others saw it.
+/// The batch as this step saw it is the batch as the others saw it. What all members must agree on was compared when the
+/// batch was read, so that a batch of many members costs no more than each of them.
 pub(super) fn batch(verdict: &mut Verdict, sequence: &Sequence<'_>, step: &StepRecord) {
-    let members = sequence.context.batches.members(step.step);
+    let batch = sequence.context.batches.batch(step.step);
     let myself = (sequence.admission.request, sequence.recorded.choice);
-    let index = members.iter().position(|member| (member.request, member.choice) == myself);
-    let once = members.iter().filter(|member| (member.request, member.choice) == myself).count();
+    let (index, once) = batch.find(myself);
     verdict.equal("records of this step", 1, once);
     if let Some(place) = &step.batch {
-        let others: Vec<(u64, u32)> =
-            members.iter().map(|member| (member.request, member.choice)).filter(|&member| member != myself).collect();
-        if sequence.context.has_gaps() {
-            verdict.skip(Skip::missing("the damaged capture may lack records of neighbours"));
+        if sequence.context.gaps.records {
+            verdict.skip(Skip::missing("the records of neighbours may be missing"));
         } else {
             verdict.equal("slot in the batch", index, Some(place.slot as usize));
-            verdict.equal("neighbours", &others, &place.neighbours);
+            neighbours(verdict, batch.members(), myself, &place.neighbours);
         }
+        let other = batch.same_slot(myself, place.slot);
+        apart(verdict, "slot in the batch", other, place.slot);
     } else if sequence.context.is_own() {
         verdict.mismatch("batch", "recorded".to_owned(), "absent".to_owned());
     }
-    for other in members.iter().filter(|member| (member.request, member.choice) != myself) {
-        if let (Some(place), Some(others)) = (&step.batch, other.slot) {
-            let expected = format!("not {others}, where {}.{} is", other.request, other.choice);
-            verdict.holds(place.slot != others, "slot in the batch", expected, place.slot);
+    if let Some(state) = step.state {
+        apart(verdict, "slot of state", batch.same_state_slot(myself, state.slot), state.slot);
+    }
+    if let Some(time) = step.time_ns {
+        match batch.another_time(time) {
+            Some(other) => {
+                let expected =
+                    format!("{}, as {}.{} has", other.time_ns.unwrap_or_default(), other.request, other.choice);
+                verdict.mismatch("time_ns", expected, time.to_string());
+            }
+            None => verdict.agrees(),
         }
-        if let (Some(slot), Some(others)) = (step.state.map(|state| state.slot), other.state_slot) {
-            let expected = format!("not {others}, which {}.{} has", other.request, other.choice);
-            verdict.holds(slot != others, "slot of state", expected, slot);
+    }
+    if let Some(timings) = step.timings {
+        match batch.other_timings(timings) {
+            Some(other) => verdict.equal("timings", other.timings, Some(timings)),
+            None => verdict.agrees(),
         }
-        if let (Some(time), Some(others)) = (step.time_ns, other.time_ns) {
-            verdict.holds(
-                time == others,
-                "time_ns",
-                format!("{others}, as {}.{} has", other.request, other.choice),
-                time,
+    }
+}
+
+/// The others in the batch, in order.
+fn neighbours(verdict: &mut Verdict, members: &[Member], myself: (u64, u32), found: &[(u64, u32)]) {
+    // Counted first: a step can have many more members than this record names.
+    let others = members.len().saturating_sub(1);
+    if others != found.len() {
+        verdict.mismatch("neighbours", format!("{others} of them"), format!("{}", found.len()));
+        return;
+    }
+    let expected = members.iter().map(Member::sequence).filter(|&member| member != myself);
+    let differs = expected.zip(found).find(|(expected, found)| expected != *found);
+    match differs {
+        Some((expected, found)) => verdict.mismatch("neighbours", format!("{expected:?}"), format!("{found:?}")),
+        None => verdict.agrees(),
+    }
+}
+
+/// Nobody else has the place.
+fn apart(verdict: &mut Verdict, fact: &'static str, other: Option<&Member>, found: u32) {
+    match other {
+        Some(other) => {
+            verdict.mismatch(
+                fact,
+                format!("not {found}, which {}.{} has", other.request, other.choice),
+                found.to_string(),
             );
         }
-        if let (Some(timings), Some(others)) = (step.timings, other.timings) {
-            verdict.equal("timings", others, timings);
-        }
+        None => verdict.agrees(),
     }
 }
 
@@ -58,7 +87,7 @@ pub(super) fn time(verdict: &mut Verdict, sequence: &Sequence<'_>, step: &StepRe
 
 /// A failure is an event, in the same words, and such an event is a failure.
 pub(super) fn failure(verdict: &mut Verdict, sequence: &Sequence<'_>, step: &StepRecord) {
-    if !sequence.context.is_own() || sequence.context.has_gaps() {
+    if !sequence.context.is_own() || sequence.context.gaps.events {
         return;
     }
     let place = (sequence.admission.request, sequence.recorded.choice, step.step);

@@ -13,8 +13,8 @@ pub(super) fn judge_end(sequence: &Sequence<'_>) -> Verdict {
     let steps = &sequence.recorded.steps;
     let completion = match sequence.recorded.completions.as_slice() {
         [completion] => completion,
-        [] if context.has_gaps() => {
-            return Verdict::skipped(Skip::missing("the choice's end is not in the damaged capture"));
+        [] if context.gaps.records => {
+            return Verdict::skipped(Skip::missing("the choice's end is not in the capture"));
         }
         completions => {
             verdict.mismatch("completion", "one".to_owned(), completions.len().to_string());
@@ -22,11 +22,17 @@ pub(super) fn judge_end(sequence: &Sequence<'_>) -> Verdict {
         }
     };
     let failed = matches!(completion.stop, Some(StopReason::Failed(_) | StopReason::Cancelled));
-    verdict.holds(failed || !steps.is_empty(), "steps", "at least one for a choice that did not fail", steps.len());
+    let may_be_empty = failed || context.gaps.records;
+    verdict.holds(
+        may_be_empty || !steps.is_empty(),
+        "steps",
+        "at least one for a choice that did not fail",
+        steps.len(),
+    );
     if let Some(last) = steps.last() {
         match &last.stop {
             Some(stop) => verdict.equal("stop of the completion", Some(stop), completion.stop.as_ref()),
-            None if context.has_gaps() => verdict.skip(Skip::missing("the last step may be missing")),
+            None if context.gaps.records => verdict.skip(Skip::missing("the last step may be missing")),
             None => {
                 let expected = "a stop reason in the last step, as the completion has";
                 verdict.holds(failed || !context.is_own(), "stop of the last step", expected, "none");
@@ -42,8 +48,8 @@ pub(super) fn judge_end(sequence: &Sequence<'_>) -> Verdict {
         }
     }
     let emitted = sequence.recorded.emitted();
-    if context.has_gaps() {
-        verdict.skip(Skip::missing("the damaged capture may lack steps of the choice"));
+    if context.gaps.records {
+        verdict.skip(Skip::missing("steps of the choice may be missing"));
         return verdict;
     }
     verdict.equal("emitted_tokens", emitted.len() as u32, completion.emitted_tokens);
@@ -84,13 +90,16 @@ pub(in crate::replay) fn check_request(context: &Context<'_>, request: &Recorded
     let mut verdict = Verdict::new();
     let admission = &request.admission;
     let choices: Vec<u32> = request.sequences.iter().map(|sequence| sequence.choice).collect();
-    if context.has_gaps() {
-        verdict.skip(Skip::missing("the damaged capture may lack choices"));
+    if context.gaps.records {
+        verdict.skip(Skip::missing("choices may be missing"));
     } else {
         // Counted first: a file may claim any number.
         verdict.equal("choices", u64::from(admission.choices), choices.len() as u64);
         let misplaced = choices.iter().zip(0..).find(|(choice, place)| **choice != *place);
         verdict.equal("choice out of order", None, misplaced.map(|(choice, _)| *choice));
+    }
+    if let Some(error) = &request.refusal {
+        verdict.mismatch("refusal", "none: the request was admitted".to_owned(), format!("{error:?}"));
     }
     // An owner that is a request is the request itself.
     let number = admission.owner.as_deref().and_then(|owner| owner.strip_prefix("request "));

@@ -7,20 +7,33 @@ pub(in crate::replay) use completion::check_request;
 
 use crate::capture::records::{SchedulerMode, StepPath, StepRecord, StopReason};
 use crate::replay::context::Sequence;
+use crate::replay::joined::{cached_prefix, ends_prompt, is_prefill, read_by};
 use crate::replay::report::Report;
 use crate::replay::verdict::{CheckName, Skip, Verdict};
 
 /// Judges every step of a choice against the one before it, and the completion against all of them.
 pub(in crate::replay) fn check(sequence: &Sequence<'_>, report: &mut Report) {
     let mut progress = Progress::new(sequence);
-    for step in &sequence.recorded.steps {
+    for (index, step) in sequence.recorded.steps.iter().enumerate() {
         let mut verdict = Verdict::new();
-        progress.judge(&mut verdict, step);
-        progress.advance(step);
+        if index < sequence.joined {
+            progress.judge(&mut verdict, step);
+            progress.advance(step);
+        } else {
+            verdict.skip(Sequence::not_joined());
+        }
+        among_others(&mut verdict, sequence, step);
         report.enter(CheckName::Commit, sequence.place(Some(step.step), None), verdict);
     }
     let last = sequence.recorded.steps.last().map(|step| step.step);
     report.enter(CheckName::Commit, sequence.place(last, None), completion::judge_end(sequence));
+}
+
+/// The step in its batch, its time and its events.
+fn among_others(verdict: &mut Verdict, sequence: &Sequence<'_>, step: &StepRecord) {
+    batch::batch(verdict, sequence, step);
+    batch::time(verdict, sequence, step);
+    batch::failure(verdict, sequence, step);
 }
 
 /// What the steps so far have come to.
@@ -43,37 +56,19 @@ impl<'a> Progress<'a> {
         &self.sequence.admission.prompt_tokens
     }
 
-    /// Whether a chunk of the prompt is its last: by its length, or where that is not recorded by the token that came.
-    fn ends_prompt(&self, step: &StepRecord) -> bool {
-        match step.q_len {
-            Some(length) => step.first_position as usize + length as usize >= self.prompt().len(),
-            None => !step.emitted.is_empty(),
-        }
-    }
-
     fn judge(&self, verdict: &mut Verdict, step: &'a StepRecord) {
         self.order(verdict, step);
         self.input(verdict, step);
         self.tokens(verdict, step);
         self.rows(verdict, step);
         self.state(verdict, step);
-        batch::batch(verdict, self.sequence, step);
-        batch::time(verdict, self.sequence, step);
-        batch::failure(verdict, self.sequence, step);
         if self.sequence.context.is_own() {
             nothing_speculative(verdict, step);
         }
     }
 
     fn advance(&mut self, step: &'a StepRecord) {
-        let first = step.first_position as usize;
-        self.computed = if !is_prefill(step, self.prompt().len()) {
-            Some(first + step.emitted.len())
-        } else if self.ends_prompt(step) {
-            Some(self.prompt().len())
-        } else {
-            step.q_len.map(|length| first + length as usize)
-        };
+        self.computed = read_by(step, self.prompt().len());
         self.output.extend(&step.emitted);
         self.stopped |= step.stop.is_some();
         self.previous = Some(step);
@@ -96,22 +91,35 @@ impl<'a> Progress<'a> {
 
     /// Where the step begins, how long it is, what it read, and by which path.
     fn input(&self, verdict: &mut Verdict, step: &StepRecord) {
-        let cached = step.cached_prefix.unwrap_or(0) as usize;
-        match self.computed {
-            Some(computed) => verdict.equal("first_position", computed + cached, step.first_position as usize),
-            None => verdict.skip(Skip::not_recorded("where the step before ended is not recorded")),
+        let cached = cached_prefix(step, self.previous, self.prompt().len());
+        let first = step.first_position as usize;
+        match (self.computed, cached) {
+            (Some(computed), Some(cached)) => verdict.equal("first_position", computed + cached, first),
+            (Some(computed), None) => {
+                verdict.holds(first >= computed, "first_position", format!("at least {computed}"), first);
+                verdict.skip(Skip::not_recorded("how much came from the prefix cache is not recorded"));
+            }
+            (None, _) => verdict.skip(Skip::not_recorded("where the step before ended is not recorded")),
         }
         if self.sequence.context.is_own() {
             verdict.equal("whether cached_prefix is recorded", true, step.cached_prefix.is_some());
-            verdict.holds(self.previous.is_none() || cached == 0, "cached_prefix", "0 after the first step", cached);
         }
-        verdict.holds(
-            cached < self.prompt().len().max(1),
-            "cached_prefix",
-            format!("less than the prompt's {} tokens", self.prompt().len()),
-            cached,
-        );
-        let first = step.first_position as usize;
+        if let Some(cached) = cached {
+            if self.sequence.context.is_own() {
+                verdict.holds(
+                    self.previous.is_none() || cached == 0,
+                    "cached_prefix",
+                    "0 after the first step",
+                    cached,
+                );
+            }
+            verdict.holds(
+                cached < self.prompt().len().max(1),
+                "cached_prefix",
+                format!("less than the prompt's {} tokens", self.prompt().len()),
+                cached,
+            );
+        }
         let (path, fed): (StepPath, Option<Vec<u32>>) = if is_prefill(step, self.prompt().len()) {
             let end = step.q_len.map(|length| first + length as usize);
             (StepPath::Prefill, end.and_then(|end| self.prompt().get(first..end)).map(<[u32]>::to_vec))
@@ -157,7 +165,7 @@ impl<'a> Progress<'a> {
     /// What was committed follows from the drafts and the rows.
     fn tokens(&self, verdict: &mut Verdict, step: &StepRecord) {
         let failed = matches!(step.stop, Some(StopReason::Failed(_) | StopReason::Cancelled));
-        let gives_none = is_prefill(step, self.prompt().len()) && !self.ends_prompt(step);
+        let gives_none = is_prefill(step, self.prompt().len()) && !ends_prompt(step, self.prompt().len());
         let most = if gives_none { 0 } else { step.drafts.len() + 1 };
         let least = usize::from(!gives_none && !failed);
         let found = step.emitted.len();
@@ -177,7 +185,8 @@ impl<'a> Progress<'a> {
     fn rows(&self, verdict: &mut Verdict, step: &StepRecord) {
         let prompt = self.prompt().len();
         let is_prefill = is_prefill(step, prompt);
-        let expected = if is_prefill { usize::from(self.ends_prompt(step)) } else { step.drafts.len() + 1 };
+        let expected =
+            if is_prefill { usize::from(ends_prompt(step, self.prompt().len())) } else { step.drafts.len() + 1 };
         if step.rows.is_empty() && !self.sequence.context.is_own() {
             verdict.skip(Skip::not_recorded("the step's rows are not recorded"));
             return;
@@ -206,11 +215,6 @@ impl<'a> Progress<'a> {
             verdict.equal("slot of state", before.slot, state.slot);
         }
     }
-}
-
-/// Whether the step reads the prompt: it starts before the prompt's end.
-fn is_prefill(step: &StepRecord, prompt: usize) -> bool {
-    (step.first_position as usize) < prompt
 }
 
 /// Stepscope's engine neither drafts nor constrains yet: nothing of the kind may stand in its records.
