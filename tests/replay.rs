@@ -300,7 +300,7 @@ fn damage_is_missing_data_and_never_a_finding() {
     let whole = std::fs::read(path("chunks.mcap")).unwrap();
     assert_clean(&replay_file(&path("chunks.mcap"), Some(&recorded.model), Isa::Scalar).unwrap());
     let mut with_missing_steps = 0;
-    for place in (1..30).map(|part| whole.len() * part / 30) {
+    for place in (1..10).map(|part| whole.len() * part / 10) {
         let mut flipped = whole.clone();
         flipped[place] ^= 0x55;
         for (what, bytes) in [("cut", &whole[..place]), ("flipped", flipped.as_slice())] {
@@ -317,7 +317,7 @@ fn damage_is_missing_data_and_never_a_finding() {
             }
         }
     }
-    assert!(with_missing_steps > 10, "steps in the middle of sequences were missing {with_missing_steps} times");
+    assert!(with_missing_steps > 2, "steps in the middle of sequences were missing {with_missing_steps} times");
 }
 
 #[test]
