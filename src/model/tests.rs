@@ -81,7 +81,7 @@ fn a_gguf_file_that_asks_for_something_else_is_refused() {
         ("general.architecture", Some(text("qwen3")), "architecture qwen3 is not supported; supported: llama, lfm2"),
         ("llama.block_count", None, "llama.block_count: expected a size, found no such key"),
         ("llama.block_count", Some(Value::Unsigned(1 << 40)), "layers: expected at most 65536, found 1099511627776"),
-        ("llama.embedding_length", Some(Value::Unsigned(0)), "hidden size: expected 1 to 16777216, found 0"),
+        ("llama.embedding_length", Some(Value::Unsigned(0)), "llama.embedding_length: expected 1 or more, found 0"),
         ("llama.attention.head_count_kv", Some(Value::Unsigned(3)), "key-value heads: expected a divisor of the 4"),
         (
             "llama.attention.value_length",
