@@ -60,7 +60,11 @@ fn check_model(text: &[u8]) -> Result<(), Problem> {
             return Err(unsupported(&format!("model.{field} {mark:?}")));
         }
     }
-    let vocabulary = model.vocab.as_ref().and_then(|vocab| vocab.as_object()).map(|vocab| vocab.keys().map(String::as_str).collect::<HashSet<_>>());
+    let vocabulary = model
+        .vocab
+        .as_ref()
+        .and_then(|vocab| vocab.as_object())
+        .map(|vocab| vocab.keys().map(String::as_str).collect::<HashSet<_>>());
     let merges = model.merges.iter().filter_map(|merge| match merge {
         Merge::Text(text) => text.split_once(' '),
         Merge::Pair(left, right) => Some((left.as_str(), right.as_str())),
