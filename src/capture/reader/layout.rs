@@ -63,7 +63,7 @@ impl Layout {
             offset = match layout.read_record(source, offset, &start)? {
                 Some(Next::At(next)) => next,
                 Some(Next::End) => break,
-                None => match find_record(source, offset + 1)? {
+                None => match layout.next_record(source, offset)? {
                     Some(next) => {
                         layout.issues.push(IssueKind::Damaged, offset..next, "not a record of an MCAP file");
                         next
@@ -79,6 +79,9 @@ impl Layout {
                 layout.issues.push(IssueKind::Limit, offset..source.length(), what);
                 break;
             }
+        }
+        if !layout.is_finished {
+            layout.doubt_indexes(source.length());
         }
         if !layout.is_finished && layout.issues.iter().all(|issue| issue.kind != IssueKind::Cut) {
             layout.issues.push(IssueKind::Cut, None, "the recording was not finished: the file has no end");
@@ -163,6 +166,20 @@ impl Layout {
             _ => return Ok(None),
         }
         Ok(Some(Next::At(end)))
+    }
+
+    /// Where reading goes on after bytes at `offset` that are no record.
+    fn next_record(&mut self, source: &Source, offset: u64) -> Result<Option<u64>, CaptureError> {
+        self.doubt_indexes(offset);
+        find_record(source, offset + 1)
+    }
+
+    /// Forgets the message indexes that end at `offset`: where the file is damaged or ends there, further ones of the same
+    /// chunk may be missing.
+    fn doubt_indexes(&mut self, offset: u64) {
+        if let Some(segment) = self.segments.last_mut().filter(|_| self.index_at == offset) {
+            segment.counts = None;
+        }
     }
 
     /// Message indexes follow their chunk directly; one that does not betrays a chunk that was not recognized.
