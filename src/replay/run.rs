@@ -207,32 +207,32 @@ fn check_rows(sequence: &Sequence<'_>, prompt_memory: &mut PromptMemory, report:
     let mut output = Vec::new();
     for (number, step) in sequence.recorded.steps.iter().enumerate() {
         let is_joined = number < sequence.joined;
+        let before = output.len();
         for (record, index) in step.rows.iter().zip(0u32..) {
             report.rows += 1;
-            let before = output.len();
-            output.extend(step.emitted.iter().take(index as usize));
             let row = Row { sequence, step, index, record, output: &output };
             let recovered = recover(&row);
             report.lost_rows += u64::from(matches!(recovered, Recovered::Lost(_)));
             let place = row.place();
             report.enter(Validity, place, validity::check(&row, &recovered));
             report.enter(Logits, place, unless_blocked(context, Logits, || logits::check(&row, &recovered)));
-            if !is_joined {
+            if is_joined {
+                report.enter(Sampler, place, sampler::check(&row, &recovered));
+                if let Some(execution) = &mut execution {
+                    let verdict = match execution {
+                        Ok(execution) => execution.check(&row, &recovered),
+                        Err(verdict) => verdict.clone(),
+                    };
+                    report.enter(Forward, place, verdict);
+                }
+            } else {
                 for check in [Sampler, Forward] {
                     report.enter(check, place, Verdict::skipped(Sequence::not_joined()));
                 }
-                continue;
             }
-            report.enter(Sampler, place, sampler::check(&row, &recovered));
-            if let Some(execution) = &mut execution {
-                let verdict = match execution {
-                    Ok(execution) => execution.check(&row, &recovered),
-                    Err(verdict) => verdict.clone(),
-                };
-                report.enter(Forward, place, verdict);
-            }
-            output.truncate(before);
+            output.extend(step.emitted.get(index as usize));
         }
+        output.truncate(before);
         if !is_joined {
             continue;
         }
