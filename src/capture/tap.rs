@@ -4,20 +4,26 @@
 //! resolved from, the prompt as text and as tokens, what each step read and emitted, and per row what the chosen tier
 //! keeps. The whole row is kept for a row that is invalid, in every tier.
 
+mod drafts;
+
 use super::error::CaptureError;
+use super::records::MaskRecord;
 use super::records::{
-    Admission, BatchPlace, Completion, EventRecord, LogitsPayload, LogitsRecord, LogitsTier, ParamSource, Refusal,
-    RequestRecord, ResolvedField, RowRecord, RowStatistics, SchedulerMode, StateRead, StepPath, StepRecord, StopReason,
-    Timings,
+    Admission, BatchPlace, Completion, ConstraintRecord, EventRecord, ForcedToken, GrammarStep, LogitsPayload,
+    LogitsRecord, LogitsTier, ParamSource, Refusal, RequestRecord, ResolvedField, RowRecord, RowStatistics, StateRead,
+    StepPath, StepRecord, StopReason, Timings,
 };
 use super::topic::Record;
 use super::writer::{CaptureWriter, RowKey, WriteSummary};
 use crate::arith::{self, ActivationRow};
+use crate::engine::constraint::OutputGrammar;
 use crate::engine::sampler::best_tokens;
 use crate::engine::validity::ValidRow;
 use crate::engine::{AdmittedReport, EventReport, FinishedReport, RefusedReport, RowReport, StepReport, Tap};
+use crate::grammar::MaskRow;
 use crate::params::Source;
-use crate::types::FinishReason;
+use crate::tools;
+use crate::types::{FinishReason, TokenId};
 
 /// What is kept of each logits row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,6 +105,21 @@ impl CaptureTap {
         }
     }
 
+    /// Writes the masks of a step that were not written before; the records of its rows name them.
+    fn write_masks(&mut self, report: &StepReport<'_>) -> Vec<RowMasks> {
+        let mut hash = |mask: Option<&MaskRow>| mask.map(|mask| self.write_mask(mask));
+        let masks = |row: &RowReport<'_>| RowMasks { filled: hash(row.filled_mask), applied: hash(row.applied_mask) };
+        report.rows.iter().map(masks).collect()
+    }
+
+    /// The mask's hash.
+    fn write_mask(&mut self, mask: &MaskRow) -> [u8; 32] {
+        let record = MaskRecord::new(mask.vocabulary_size() as u32, mask.bytes());
+        let hash = record.hash;
+        self.write(record);
+        hash
+    }
+
     fn write_payload(&mut self, key: RowKey, payload: LogitsPayload) {
         let RowKey { step, request, choice, row } = key;
         self.write(LogitsRecord { step, request, choice, row, payload });
@@ -121,7 +142,8 @@ impl Tap for CaptureTap {
     }
 
     fn step(&mut self, report: &StepReport<'_>) {
-        self.write(step(report));
+        let masks = self.write_masks(report);
+        self.write(step(report, &masks));
         for (index, row) in report.rows.iter().enumerate() {
             let key = RowKey {
                 step: report.step.0,
@@ -142,6 +164,7 @@ impl Tap for CaptureTap {
             stop: Some(stop_reason(report.reason)),
             emitted_tokens: report.tokens.len() as u32,
             text: Some(report.text.to_owned()),
+            tool_calls: report.calls.map(|parsed| tools::calls_json(&parsed.calls).to_string()),
         }));
     }
 
@@ -154,6 +177,20 @@ impl Tap for CaptureTap {
             step: Some(report.step.0),
             message: report.message.to_owned(),
         });
+    }
+}
+
+/// Hashes of a row's masks.
+struct RowMasks {
+    filled: Option<[u8; 32]>,
+    applied: Option<[u8; 32]>,
+}
+
+fn constraint(grammar: &OutputGrammar) -> ConstraintRecord {
+    ConstraintRecord {
+        kind: grammar.constraint.kind().to_owned(),
+        source: grammar.constraint.source(),
+        begins_after: grammar.begins_after.map(|token| token.0),
     }
 }
 
@@ -179,39 +216,48 @@ fn admission(report: &AdmittedReport<'_>) -> Admission {
         server_overrides: submission.layers.server_overrides.clone(),
         generation_config: submission.layers.generation_config.clone(),
         warnings: submission.resolved.warnings.iter().map(ToString::to_string).collect(),
+        constraint: submission.grammar.as_ref().map(constraint),
+        tool_format: submission.tools.as_ref().map(|tooling| tooling.format.name().to_owned()),
     }
 }
 
-fn step(report: &StepReport<'_>) -> StepRecord {
+fn step(report: &StepReport<'_>, masks: &[RowMasks]) -> StepRecord {
     let neighbour = |sequence: &&crate::types::SequenceId| **sequence != report.sequence;
     let place = BatchPlace {
         slot: report.slot as u32,
         neighbours: report.batch.iter().filter(neighbour).map(|other| (other.request.0, other.choice.0)).collect(),
     };
+    let decodes = !report.prefill;
+    let verifies = !report.drafts.places.is_empty();
+    let reads_otherwise = report.prefill || report.drafts.places.contains(&None);
     StepRecord {
         step: report.step.0,
         request: report.sequence.request.0,
         choice: report.sequence.choice.0,
         first_position: report.first_position.0,
-        drafts: report.drafts.iter().map(|token| i64::from(token.0)).collect(),
+        drafts: drafts::places(report),
         emitted: report.emitted.iter().map(|token| token.0).collect(),
         time_ns: Some(report.time_ns),
         q_len: Some(report.input.len() as u32),
         prev_accepted: report.prev_accepted.map(|accepted| accepted as u32),
         path: Some(path(report)),
-        scheduler: Some(SchedulerMode::Sync),
+        scheduler: Some(drafts::scheduler(report)),
         batch: Some(place),
-        input_tokens: report.prefill.then(|| report.input.iter().map(|token| token.0).collect()),
+        input_tokens: reads_otherwise.then(|| report.input.iter().map(|token| token.0).collect()),
         cached_prefix: Some(report.cached_prefix as u32),
-        // Nothing drafts and no grammar runs yet.
-        drafts_raw: None,
-        withheld: None,
+        drafts_raw: decodes.then(|| drafts::proposed(report)),
+        withheld: decodes.then(|| drafts::withheld(report)),
         state: report.state.map(|state| StateRead { slot: state.slot.0, column: state.column as u32 }),
-        grammar: None,
-        verdicts: None,
-        bonus: None,
+        grammar: report.grammar.map(|(before, after)| GrammarStep {
+            before: before.consumed,
+            after: after.consumed,
+            terminated: after.terminated,
+            reasoning: before.reasoning,
+        }),
+        verdicts: decodes.then(|| drafts::verdicts(report)),
+        bonus: verifies.then_some(report.emitted.len() == report.rows.len()),
         stop: report.stop.map(stop_reason),
-        rows: report.rows.iter().map(row).collect(),
+        rows: report.rows.iter().zip(masks).map(|(report, masks)| row(report, masks)).collect(),
         timings: Some(Timings {
             schedule_ns: report.timings.schedule_ns,
             forward_ns: report.timings.forward_ns,
@@ -221,27 +267,34 @@ fn step(report: &StepReport<'_>) -> StepRecord {
 }
 
 fn path(report: &StepReport<'_>) -> StepPath {
-    match (report.prefill, report.drafts) {
+    match (report.prefill, report.drafts.places.as_slice()) {
         (true, _) => StepPath::Prefill,
         (false, []) => StepPath::Decode,
         (false, _) => StepPath::Verify,
     }
 }
 
-fn row(report: &RowReport<'_>) -> RowRecord {
+fn row(report: &RowReport<'_>, masks: &RowMasks) -> RowRecord {
     let valid = ValidRow::check(report.logits, report.statistics).ok();
     let judged = valid.zip(report.token);
+    // Nothing comes before the argmax, and most tokens are it: no need to look through the row.
+    let rank = |row: &ValidRow<'_>, token| if token == row.argmax() { Some(0) } else { row.rank(token) };
+    let forced = |token: TokenId| ForcedToken {
+        token: token.0,
+        rank: valid.as_ref().and_then(|row| rank(row, token)),
+        margin: valid.as_ref().and_then(|row| row.margin(token)),
+    };
     RowRecord {
         position: report.position.0,
         token: report.token.map(|token| token.0),
         statistics: Some(statistics(report.statistics)),
-        // Nothing comes before the argmax, and most tokens are it: no need to look through the row.
-        rank: judged.and_then(|(row, token)| if token == row.argmax() { Some(0) } else { row.rank(token) }),
-        margin: judged.and_then(|(row, token)| row.margin(token)),
-        scheduler_mask: None,
-        applied_mask: None,
-        mask_population: None,
+        rank: judged.as_ref().and_then(|(row, token)| rank(row, *token)),
+        margin: judged.as_ref().and_then(|(row, token)| row.margin(*token)),
+        scheduler_mask: masks.filled,
+        applied_mask: masks.applied,
+        mask_population: report.applied_mask.map(|mask| mask.population() as u32),
         logprob: report.logprobs.map(|told| told.chosen.logprob),
+        forced: report.filled_mask.and_then(MaskRow::only).map(forced),
     }
 }
 
@@ -287,6 +340,7 @@ fn stop_reason(reason: &FinishReason) -> StopReason {
         FinishReason::StopString(text) => StopReason::StopString(text.clone()),
         FinishReason::MaxTokens => StopReason::MaxTokens,
         FinishReason::ContextFull => StopReason::ContextFull,
+        FinishReason::GrammarEnd => StopReason::GrammarEnd,
         FinishReason::Failed(message) => StopReason::Failed(message.clone()),
     }
 }

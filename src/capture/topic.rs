@@ -2,10 +2,11 @@
 
 use std::fmt;
 
-use super::codec::{self, DecodeError, EncodeError, Encoding};
+use super::codec::{DecodeError, EncodeError, Encoding};
 use super::records::{
     EventRecord, Header, LogitsRecord, LossRecord, MaskRecord, RequestRecord, SketchRecord, StepRecord,
 };
+use super::upgrade::FormatVersion;
 
 /// A channel of a capture, by the topic name it has in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -119,32 +120,14 @@ impl Record {
         }
     }
 
-    /// The message's bytes.
+    /// The message's bytes, in the newest version of the format.
     pub fn encode(&self, encoding: Encoding) -> Result<Vec<u8>, EncodeError> {
-        match self {
-            Self::Header(record) => codec::encode(encoding, record.as_ref()),
-            Self::Request(record) => codec::encode(encoding, record.as_ref()),
-            Self::Step(record) => codec::encode(encoding, record.as_ref()),
-            Self::Mask(record) => codec::encode(encoding, record),
-            Self::Logits(record) => codec::encode(encoding, record),
-            Self::Sketch(record) => codec::encode(encoding, record),
-            Self::Event(record) => codec::encode(encoding, record),
-            Self::Loss(record) => codec::encode(encoding, record),
-        }
+        FormatVersion::NEWEST.encode(encoding, self)
     }
 
-    /// Reads a message of `topic`; every byte must belong to it.
+    /// Reads a message of `topic`, in the newest version of the format; every byte must belong to it.
     pub fn decode(topic: Topic, encoding: Encoding, bytes: &[u8]) -> Result<Self, DecodeError> {
-        Ok(match topic {
-            Topic::Header => Self::Header(codec::decode(encoding, bytes)?),
-            Topic::Request => Self::Request(codec::decode(encoding, bytes)?),
-            Topic::Step => Self::Step(codec::decode(encoding, bytes)?),
-            Topic::Mask => Self::Mask(codec::decode(encoding, bytes)?),
-            Topic::Logits => Self::Logits(codec::decode(encoding, bytes)?),
-            Topic::Sketch => Self::Sketch(codec::decode(encoding, bytes)?),
-            Topic::Event => Self::Event(codec::decode(encoding, bytes)?),
-            Topic::Loss => Self::Loss(codec::decode(encoding, bytes)?),
-        })
+        FormatVersion::NEWEST.decode_record(topic, encoding, bytes)
     }
 
     /// Monotonic time of the record itself; `None` where it has none or does not know it.

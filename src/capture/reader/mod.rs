@@ -18,8 +18,6 @@ mod source;
 use std::path::Path;
 use std::sync::Arc;
 
-use serde::de::DeserializeOwned;
-
 use self::block::{Block, Slot};
 use self::cache::Cache;
 use self::channels::Channel;
@@ -40,7 +38,7 @@ use super::records::{
     RequestRecord, SketchRecord, StepRecord,
 };
 use super::topic::Topic;
-use super::upgrade::FormatVersion;
+use super::upgrade::{FormatVersion, Versioned};
 use crate::types::{RequestId, SequenceId, StepId};
 
 /// An open capture. Methods take `&self` and may be called from several threads.
@@ -224,7 +222,7 @@ impl CaptureReader {
         Ok(Vec::new())
     }
 
-    pub(in crate::capture) fn read<T: DeserializeOwned>(&self, location: Location) -> Result<T, CaptureError> {
+    pub(in crate::capture) fn read<T: Versioned>(&self, location: Location) -> Result<T, CaptureError> {
         let block = self.block(location.segment)?;
         let slot = block.slot_at(location.offset).copied();
         let channel = slot.and_then(|slot| self.layout.channels.get(slot.header.channel).ok()?);
@@ -235,12 +233,7 @@ impl CaptureReader {
         }
     }
 
-    fn decode_slot<T: DeserializeOwned>(
-        &self,
-        block: &Block,
-        slot: &Slot,
-        channel: Channel,
-    ) -> Result<T, CaptureError> {
+    fn decode_slot<T: Versioned>(&self, block: &Block, slot: &Slot, channel: Channel) -> Result<T, CaptureError> {
         self.version.decode(channel.encoding, block.message(slot)).map_err(|source| CaptureError::Message {
             path: self.path().to_owned(),
             topic: channel.topic,

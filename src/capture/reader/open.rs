@@ -120,7 +120,7 @@ pub(super) fn build_index(
             layout.issues.push(IssueKind::Invalid, bytes_of(layout, segment), message);
         }
         if let Some(what) = wrong_index(layout, segment, &block) {
-            layout.issues.push(IssueKind::Contradiction, bytes_of(layout, segment), what);
+            layout.issues.push(IssueKind::Invalid, bytes_of(layout, segment), what);
         }
         for slot in &block.slots {
             let Some(Channel { topic, encoding }) = channel_of(layout, slot) else { continue };

@@ -12,6 +12,7 @@ mod request;
 mod row;
 mod sketch;
 mod step;
+pub mod v1;
 
 pub use event::EventRecord;
 pub use header::{
@@ -20,13 +21,18 @@ pub use header::{
 pub use logits::{LogitsPayload, LogitsRecord};
 pub use loss::LossRecord;
 pub use mask::MaskRecord;
-pub use request::{Admission, Completion, ParamSource, Refusal, RequestRecord, ResolvedField, StopReason};
-pub use row::{RowRecord, RowStatistics};
+pub use request::{
+    Admission, Completion, ConstraintRecord, ParamSource, Refusal, RequestRecord, ResolvedField, StopReason,
+};
+pub use row::{ForcedToken, RowRecord, RowStatistics};
 pub use sketch::SketchRecord;
 pub use step::{
     BatchPlace, DraftVerdict, GrammarStep, SchedulerMode, StateRead, StepPath, StepRecord, Timings, VerdictReason,
     WithheldDraft, WithheldReason,
 };
 
+/// Most drafts per step and sequence that Stepscope's engine verifies, and that replay believes a header of.
+pub const MOST_DRAFTS: usize = 64;
+
 /// The version of the capture format. Every change of a record bumps it and adds an upgrader.
-pub const FORMAT_VERSION: u32 = 1;
+pub const FORMAT_VERSION: u32 = 2;

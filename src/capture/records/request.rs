@@ -7,6 +7,7 @@ use super::super::wire;
 /// A message of the `request` channel.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[expect(clippy::large_enum_variant, reason = "a few per request, and most of them admissions")]
 pub enum RequestRecord {
     /// A request was admitted.
     Admitted(Admission),
@@ -71,6 +72,22 @@ pub struct Admission {
     /// Things that were accepted but have no effect, or are likely mistakes, in words.
     #[serde(default)]
     pub warnings: Vec<String>,
+    /// What the output had to look like; `None` for free text, or if the recorder could not know.
+    pub constraint: Option<ConstraintRecord>,
+    /// How tools stood in the prompt and calls in the output; `None` without tools, or if the recorder could not know.
+    pub tool_format: Option<String>,
+}
+
+/// What an output had to look like.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ConstraintRecord {
+    /// `json_object`, `json_schema`, `regex`, `choice` or `lark`; or the recording engine's own word for it.
+    pub kind: String,
+    /// The schema or the choices as JSON text, the expression or the grammar as it is; empty for `json_object`.
+    pub source: String,
+    /// The token that ends the reasoning section before it; `None` where the output begins with it.
+    pub begins_after: Option<u32>,
 }
 
 /// One parameter with where its value came from.
@@ -137,6 +154,8 @@ pub struct Completion {
     pub emitted_tokens: u32,
     /// The text that was returned.
     pub text: Option<String>,
+    /// The tool calls that were returned, as JSON text.
+    pub tool_calls: Option<String>,
 }
 
 /// Why a choice ended.

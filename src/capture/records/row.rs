@@ -30,6 +30,21 @@ pub struct RowRecord {
     /// What the client was told: natural-log probability of `token`.
     #[serde(with = "wire", default)]
     pub logprob: Option<f32>,
+    /// The one token that the scheduler's mask allows, if it allows one alone, whether or not the row was judged.
+    pub forced: Option<ForcedToken>,
+}
+
+/// A token that had to come.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ForcedToken {
+    /// The token.
+    pub token: u32,
+    /// How many values of the raw row come before it in (value descending, id ascending) order.
+    pub rank: Option<u32>,
+    /// The row's maximum minus its value.
+    #[serde(with = "wire", default)]
+    pub margin: Option<f32>,
 }
 
 /// Statistics of a raw logits row.

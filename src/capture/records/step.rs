@@ -43,13 +43,13 @@ pub struct StepRecord {
     pub cached_prefix: Option<u32>,
     /// What the drafter proposed, before trimming or padding.
     pub drafts_raw: Option<Vec<u32>>,
-    /// For each -1 in `drafts`, why.
+    /// For each -1 in `drafts`, and for each token of `drafts_raw` past the end of `drafts`: why it was not verified.
     pub withheld: Option<Vec<WithheldDraft>>,
     /// Recurrent state that was read.
     pub state: Option<StateRead>,
     /// The grammar around the step.
     pub grammar: Option<GrammarStep>,
-    /// One entry per verified draft.
+    /// One entry per entry of `drafts`.
     pub verdicts: Option<Vec<DraftVerdict>>,
     /// Whether the last emitted token came from the row after the last draft.
     pub bonus: Option<bool>,
@@ -95,17 +95,17 @@ pub struct BatchPlace {
     pub neighbours: Vec<(u64, u32)>,
 }
 
-/// Why a draft is -1.
+/// A draft that was not verified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WithheldDraft {
-    /// Index in `drafts`.
+    /// Index in `drafts_raw`, and in `drafts` where that reaches so far.
     pub index: u32,
     /// The reason.
     pub reason: WithheldReason,
 }
 
-/// Reasons of a -1.
+/// Why a draft was not verified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WithheldReason {
@@ -170,7 +170,7 @@ pub enum VerdictReason {
     Match,
     /// The target's row gives another.
     Mismatch,
-    /// Accepted by p/q against u.
+    /// Accepted or rejected by p/q against u.
     Ratio,
     /// The grammar refuses it.
     Grammar,
@@ -178,6 +178,8 @@ pub enum VerdictReason {
     AfterRejection,
     /// The sequence had ended before it.
     AfterEnd,
+    /// There was none: the drafter did not deliver.
+    Missing,
 }
 
 /// Where a step's time went, in nanoseconds.

@@ -47,6 +47,14 @@ pub(super) fn write_json(path: &std::path::Path, messages: &[(&'static str, Vec<
     std::fs::write(path, write_messages("json", options, &all)).unwrap();
 }
 
+/// A capture of that version, without a message but its header.
+pub(super) fn write_json_of_version(path: &std::path::Path, version: u32) {
+    let (topic, mut header) = messages().swap_remove(0);
+    header["format_version"] = version.into();
+    let messages = [(topic, serde_json::to_vec(&header).unwrap())];
+    std::fs::write(path, write_messages("json", mcap::WriteOptions::new(), &messages)).unwrap();
+}
+
 fn write_messages(encoding: &str, options: mcap::WriteOptions, messages: &[(&'static str, Vec<u8>)]) -> Vec<u8> {
     let mut file = Vec::new();
     let mut writer = options.profile("stepscope").create(Cursor::new(&mut file)).unwrap();

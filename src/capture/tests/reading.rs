@@ -1,5 +1,6 @@
 //! Reading what the writer wrote.
 
+use super::foreign;
 use super::support::*;
 use crate::capture::records::{FORMAT_VERSION, LogitsPayload, MaskRecord};
 use crate::capture::row::decode_full;
@@ -91,7 +92,9 @@ fn a_newer_format_is_refused_by_name() {
     let (_directory, path) = place();
     let mut header = header();
     header.format_version = FORMAT_VERSION + 1;
-    CaptureWriter::create(&path, header, WriterOptions::default()).unwrap().finish().unwrap();
+    let refused = CaptureWriter::create(&path, header, WriterOptions::default()).unwrap_err();
+    assert!(matches!(refused, CaptureError::NewerFormat { found, .. } if found == FORMAT_VERSION + 1), "{refused}");
+    foreign::write_json_of_version(&path, FORMAT_VERSION + 1);
     let error = CaptureReader::open(&path).unwrap_err();
     assert!(matches!(error, CaptureError::NewerFormat { found, .. } if found == FORMAT_VERSION + 1), "{error}");
 }

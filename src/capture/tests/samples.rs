@@ -51,7 +51,7 @@ pub(super) fn sample(topic: Topic) -> Record {
 
 fn header() -> Header {
     Header {
-        format_version: 1,
+        format_version: FORMAT_VERSION,
         recorder: Recorder { name: "example".into(), version: "2.1".into(), build: None },
         sampler_semantics: "vllm".into(),
         arithmetic_version: None,
@@ -96,6 +96,8 @@ fn admission() -> RequestRecord {
         server_overrides: None,
         generation_config: None,
         warnings: vec![],
+        constraint: Some(ConstraintRecord { kind: "regex".into(), source: "[a-z]+".into(), begins_after: Some(7) }),
+        tool_format: None,
     })
 }
 
@@ -143,6 +145,7 @@ fn step() -> StepRecord {
             applied_mask: None,
             mask_population: None,
             logprob: None,
+            forced: Some(ForcedToken { token: 345, rank: Some(0), margin: Some(0.0) }),
         }],
         timings: None,
     }

@@ -79,6 +79,7 @@ pub(super) fn row(step: u64, request: u64) -> RowRecord {
         applied_mask: None,
         mask_population: None,
         logprob: None,
+        forced: None,
     }
 }
 
@@ -98,6 +99,8 @@ pub(super) fn admission(request: u64) -> RequestRecord {
         server_overrides: None,
         generation_config: None,
         warnings: vec![],
+        constraint: None,
+        tool_format: None,
     })
 }
 
@@ -109,6 +112,7 @@ pub(super) fn completion(request: u64, steps: u64) -> RequestRecord {
         stop: Some(StopReason::MaxTokens),
         emitted_tokens: steps as u32,
         text: None,
+        tool_calls: None,
     })
 }
 

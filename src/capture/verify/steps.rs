@@ -19,7 +19,7 @@ pub(super) fn check_steps(check: &mut Check<'_>) -> Result<(), CaptureError> {
                 // The pass over all messages tells of it.
                 Err(_) => continue,
             };
-            let mut wrong = contradictions(&step);
+            let mut wrong = contradictions(&step, reader.header().format_version);
             wrong.extend(population_contradictions(check, &step));
             if step.first_position < least_position {
                 let at = step.first_position;
@@ -39,15 +39,16 @@ pub(super) fn check_steps(check: &mut Check<'_>) -> Result<(), CaptureError> {
 }
 
 /// What of one record cannot be true together.
-fn contradictions(step: &StepRecord) -> Vec<String> {
+fn contradictions(step: &StepRecord, format_version: u32) -> Vec<String> {
     let mut found = Vec::new();
     if let Some(draft) = step.drafts.iter().find(|draft| !(-1..=i64::from(u32::MAX)).contains(*draft)) {
         found.push(format!("draft {draft} is neither a token nor -1"));
     }
     if let Some(withheld) = &step.withheld {
         let places = (0_u32..).zip(&step.drafts).filter(|(_, draft)| **draft == -1).map(|(index, _)| index);
-        if !places.eq(withheld.iter().map(|withheld| withheld.index)) {
-            found.push("`withheld` does not name each draft of -1 once, in order".to_owned());
+        let proposed = step.drafts_raw.as_ref().filter(|_| format_version > 1).map_or(0, Vec::len) as u32;
+        if !places.chain(step.drafts.len() as u32..proposed).eq(withheld.iter().map(|withheld| withheld.index)) {
+            found.push("`withheld` does not name each draft of -1 and each trimmed one once, in order".to_owned());
         }
     }
     if step.verdicts.as_ref().is_some_and(|verdicts| verdicts.len() != step.drafts.len()) {

@@ -13,9 +13,10 @@ use mcap::{Compression, McapError, WriteOptions};
 
 use super::super::codec::{EncodeError, Encoding};
 use super::super::error::CaptureError;
-use super::super::records::{FORMAT_VERSION, Header, LogitsRecord, LossRecord};
+use super::super::records::{Header, LogitsRecord, LossRecord};
 use super::super::row::encode_full;
 use super::super::topic::{Record, Topic};
+use super::super::upgrade::FormatVersion;
 use super::batch::Batch;
 use super::queue::Item;
 use super::{ChannelSummary, RowKey, WriteSummary, WriterOptions};
@@ -51,6 +52,7 @@ pub(super) struct CaptureFile {
     path: PathBuf,
     partial: PathBuf,
     mcap: McapWriter,
+    version: FormatVersion,
     encoding: Encoding,
     header: Vec<u8>,
     epoch_ns: u64,
@@ -84,13 +86,17 @@ impl CaptureFile {
     ) -> Result<Self, CaptureError> {
         let partial = partial_path(path);
         let epoch_ns = header.epoch_ns;
-        let encoded = Record::from(header).encode(options.encoding);
+        let found = header.format_version;
+        let version =
+            FormatVersion::new(found).map_err(|_| CaptureError::NewerFormat { path: path.to_owned(), found })?;
+        let encoded = version.encode(options.encoding, &Record::from(header));
         let encoded = encoded.map_err(|source| CaptureError::Encode { topic: Topic::Header, source })?;
-        let mcap = begin(output, options.encoding).map_err(|error| write_failed(&partial, error))?;
+        let mcap = begin(output, found, options.encoding).map_err(|error| write_failed(&partial, error))?;
         let mut this = Self {
             path: path.to_owned(),
             partial,
             mcap,
+            version,
             encoding: options.encoding,
             header: encoded,
             epoch_ns,
@@ -107,7 +113,7 @@ impl CaptureFile {
     /// Encodes one item; a full chunk is written. What cannot be encoded becomes a loss record.
     pub(super) fn write(&mut self, item: Item) -> Result<(), CaptureError> {
         let (topic, log_time) = (item.topic(), item.log_time());
-        match encode(item, self.encoding) {
+        match encode(item, self.version, self.encoding) {
             Ok(message) => self.push(topic, log_time, &message),
             Err(error) => self.push_loss(topic, log_time, &error)?,
         }
@@ -169,7 +175,7 @@ impl CaptureFile {
             steps: None,
             reason: format!("the record could not be written: {error}"),
         };
-        let message = Record::Loss(loss).encode(self.encoding);
+        let message = self.version.encode(self.encoding, &Record::Loss(loss));
         let message = message.map_err(|source| CaptureError::Encode { topic: Topic::Loss, source })?;
         self.push(Topic::Loss, log_time, &message);
         Ok(())
@@ -216,13 +222,13 @@ impl CaptureFile {
 }
 
 /// The message of an item; a raw row is compressed here.
-fn encode(item: Item, encoding: Encoding) -> Result<Vec<u8>, EncodeError> {
+fn encode(item: Item, version: FormatVersion, encoding: Encoding) -> Result<Vec<u8>, EncodeError> {
     match item {
-        Item::Record { record, .. } => record.encode(encoding),
+        Item::Record { record, .. } => version.encode(encoding, &record),
         Item::Row { key: RowKey { step, request, choice, row }, values, .. } => {
             let payload = encode_full(&values)
                 .map_err(|error| EncodeError::Refused { encoding: "a row", message: error.to_string() })?;
-            Record::Logits(LogitsRecord { step, request, choice, row, payload }).encode(encoding)
+            version.encode(encoding, &Record::Logits(LogitsRecord { step, request, choice, row, payload }))
         }
     }
 }
@@ -241,7 +247,7 @@ fn partial_path(path: &Path) -> PathBuf {
     PathBuf::from(name)
 }
 
-fn begin(output: Box<dyn Output>, encoding: Encoding) -> Result<McapWriter, McapError> {
+fn begin(output: Box<dyn Output>, version: u32, encoding: Encoding) -> Result<McapWriter, McapError> {
     let options = WriteOptions::new()
         .profile(PROFILE)
         .library(concat!("stepscope ", env!("CARGO_PKG_VERSION")))
@@ -252,7 +258,7 @@ fn begin(output: Box<dyn Output>, encoding: Encoding) -> Result<McapWriter, Mcap
         .chunk_size(None)
         .disable_seeking(true);
     let mut mcap = options.create(NoSeek::new(BufWriter::new(output)))?;
-    let version = FORMAT_VERSION.to_string();
+    let version = version.to_string();
     for topic in Topic::ALL {
         let schema = mcap.add_schema(topic.schema_name(), SCHEMA_ENCODING, version.as_bytes())?;
         mcap.add_channel_with_id(topic.channel_id(), schema, topic.name(), encoding.name(), &BTreeMap::new())?;
