@@ -91,6 +91,14 @@ pub enum RequestFault {
         /// What can be done instead.
         why: String,
     },
+    /// The output cannot be constrained as the field asks.
+    #[error("`{field}`: {message}")]
+    Constraint {
+        /// The field.
+        field: String,
+        /// What cannot be done, and where in its value.
+        message: String,
+    },
     /// Two fields contradict each other.
     #[error("`{first}` and `{second}` contradict each other: {why}")]
     Conflict {
@@ -146,6 +154,16 @@ impl RequestFault {
         Self::Value { field: field.into(), accepted: accepted.into(), found: found.into() }
     }
 
+    /// The same fault of an unknown field that stands inside the value of another one.
+    pub(crate) fn inside(self, path: &str) -> Self {
+        match self {
+            Self::UnknownField { field, suggestion, accepted } => {
+                Self::UnknownField { field: format!("{path}.{field}"), suggestion, accepted }
+            }
+            fault => fault,
+        }
+    }
+
     /// The field that the fault is about, if it is about one.
     pub fn field(&self) -> Option<&str> {
         match self {
@@ -156,6 +174,7 @@ impl RequestFault {
             | Self::Missing { field, .. }
             | Self::Value { field, .. }
             | Self::NotSupported { field, .. }
+            | Self::Constraint { field, .. }
             | Self::Conflict { first: field, .. } => Some(field),
         }
     }

@@ -5,7 +5,9 @@ use serde_json::Value;
 use super::error::{RequestFault, Warning};
 use super::fields::SAMPLING_FIELDS;
 use super::json::Member;
+use super::output::OUTPUT_FIELDS;
 use super::read;
+use super::tools::TOOL_FIELDS;
 use super::wire::Endpoint;
 
 /// Fields that say what to generate from rather than how to sample.
@@ -32,8 +34,8 @@ struct Unsupported {
     why: &'static str,
 }
 
-const TOOLS: &str = "no tool calls; leave it out, or put the tools into the prompt";
-const GRAMMAR: &str = "no constrained output; leave it out";
+const TOOLS: &str = "an older form; use `tools` and `tool_choice`";
+const GRAMMAR: &str = "an older name; use `structured_outputs`";
 const ANSWER: &str = "the answer has one form; leave it out";
 const INPUT: &str = "the prompt has one form; leave it out";
 const DECODING: &str = "no such way of decoding; leave it out";
@@ -63,23 +65,14 @@ fn is_one(value: &Value) -> bool {
 }
 
 const UNSUPPORTED: &[Unsupported] = &[
-    unsupported("tools", is_empty, TOOLS),
-    unsupported("tool_choice", |value| value == "none", TOOLS),
-    unsupported("parallel_tool_calls", is_false, TOOLS),
     unsupported("functions", is_empty, TOOLS),
     unsupported("function_call", |value| value == "none", TOOLS),
-    unsupported(
-        "response_format",
-        |value| value["type"] == "text",
-        "no constrained output; accepted: {\"type\": \"text\"}",
-    ),
-    unsupported("structured_outputs", never, GRAMMAR),
     unsupported("guided_json", never, GRAMMAR),
     unsupported("guided_regex", never, GRAMMAR),
     unsupported("guided_choice", never, GRAMMAR),
     unsupported("guided_grammar", never, GRAMMAR),
-    unsupported("guided_decoding_backend", never, GRAMMAR),
-    unsupported("structural_tag", never, GRAMMAR),
+    unsupported("guided_decoding_backend", never, "the grammar backend is the server's choice; leave it out"),
+    unsupported("structural_tag", never, "use `tools`, or a grammar in `structured_outputs`"),
     unsupported("bad_words", is_empty, "no word masks; a `logit_bias` of -100 makes single tokens unlikely"),
     unsupported("allowed_token_ids", never, "no token masks; use `logit_bias`"),
     unsupported("logits_processors", is_empty, DECODING),
@@ -123,6 +116,9 @@ const OF_ONE_ENDPOINT: &[(&str, Endpoint)] = &[
     ("messages", Endpoint::ChatCompletions),
     ("max_completion_tokens", Endpoint::ChatCompletions),
     ("top_logprobs", Endpoint::ChatCompletions),
+    ("tools", Endpoint::ChatCompletions),
+    ("tool_choice", Endpoint::ChatCompletions),
+    ("parallel_tool_calls", Endpoint::ChatCompletions),
     ("prompt", Endpoint::Completions),
 ];
 
@@ -137,7 +133,7 @@ pub(super) fn check(member: &Member<'_>, endpoint: Endpoint, warnings: &mut Vec<
         let accepted = format!("nothing here: it is a field of {}", owner.path());
         return Err(RequestFault::value(name, accepted, read::found(&member.value)));
     }
-    if SAMPLING_FIELDS.contains(&name) || INPUT_FIELDS.contains(&name) {
+    if [SAMPLING_FIELDS, INPUT_FIELDS, OUTPUT_FIELDS, TOOL_FIELDS].iter().any(|fields| fields.contains(&name)) {
         return Ok(());
     }
     if WITHOUT_EFFECT.contains(&name) {
@@ -158,7 +154,14 @@ pub(super) fn check_name(name: &str) -> Result<(), RequestFault> {
 
 fn all() -> impl Iterator<Item = &'static str> {
     let unsupported = UNSUPPORTED.iter().map(|field| field.name);
-    INPUT_FIELDS.iter().chain(SAMPLING_FIELDS).chain(WITHOUT_EFFECT).copied().chain(unsupported)
+    INPUT_FIELDS
+        .iter()
+        .chain(SAMPLING_FIELDS)
+        .chain(OUTPUT_FIELDS)
+        .chain(TOOL_FIELDS)
+        .chain(WITHOUT_EFFECT)
+        .copied()
+        .chain(unsupported)
 }
 
 /// The fault of an unknown field, with the known one that is spelled most alike.

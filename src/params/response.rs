@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 use super::error::RequestError;
 use super::read::json_number;
 use super::wire::Endpoint;
+use crate::tools::ToolCall;
 use crate::types::FinishReason;
 
 /// The answer to one request, before it takes the form of its endpoint.
@@ -32,6 +33,10 @@ pub struct Answer {
 pub struct Choice {
     /// The text, without the stop string that ended it.
     pub text: String,
+    /// What it calls; empty for an answer in text.
+    pub calls: Vec<ToolCall>,
+    /// What of it could not be read as a call, in words.
+    pub call_problems: Vec<String>,
     /// Why it ended. A failed choice has no place in an answer: the request then is answered by an [`ErrorBody`].
     pub finish: FinishReason,
     /// One entry per emitted token that is part of the text; `None` if the request asked for none.
@@ -111,8 +116,26 @@ struct ChatChoice {
 #[derive(Serialize)]
 struct ChatMessage {
     role: &'static str,
-    content: String,
+    /// Null where the answer is nothing but calls.
+    content: Option<String>,
     refusal: Option<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tool_calls: Vec<ChatToolCall>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tool_call_problems: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct ChatToolCall {
+    id: String,
+    r#type: &'static str,
+    function: ChatFunction,
+}
+
+#[derive(Serialize)]
+struct ChatFunction {
+    name: String,
+    arguments: String,
 }
 
 #[derive(Serialize)]
@@ -165,7 +188,7 @@ impl Answer {
         let choices = choices.into_iter().enumerate();
         let body = match endpoint {
             Endpoint::ChatCompletions => {
-                let choices = choices.map(|(index, choice)| chat_choice(index, choice)).collect();
+                let choices = choices.map(|(index, choice)| chat_choice(&id, index, choice)).collect();
                 serde_json::to_value(Body { id, object: "chat.completion", created, model, choices, usage })
             }
             Endpoint::Completions => {
@@ -203,7 +226,7 @@ impl ErrorBody {
     }
 }
 
-fn chat_choice(index: usize, choice: Choice) -> ChatChoice {
+fn chat_choice(id: &str, index: usize, choice: Choice) -> ChatChoice {
     let alternative = |token: TextLogprob| ChatAlternative {
         token: String::from_utf8_lossy(&token.bytes).into_owned(),
         logprob: told(token.logprob),
@@ -214,11 +237,27 @@ fn chat_choice(index: usize, choice: Choice) -> ChatChoice {
         top_logprobs: token.alternatives.into_iter().map(alternative).collect(),
     };
     let content = |tokens: Vec<TokenLogprob>| tokens.into_iter().map(token).collect();
+    let call = |(call, number): (ToolCall, usize)| ChatToolCall {
+        id: format!("call_{id}-{index}-{number}"),
+        r#type: "function",
+        function: ChatFunction { name: call.name, arguments: call.arguments },
+    };
+    let finish_reason = match (choice.finish.protocol_name(), choice.calls.is_empty()) {
+        (Some("stop"), false) => Some("tool_calls"),
+        (reason, _) => reason,
+    };
+    let tool_calls: Vec<ChatToolCall> = choice.calls.into_iter().zip(0..).map(call).collect();
     ChatChoice {
         index,
-        message: ChatMessage { role: "assistant", content: choice.text, refusal: None },
+        message: ChatMessage {
+            role: "assistant",
+            content: Some(choice.text).filter(|text| tool_calls.is_empty() || !text.is_empty()),
+            refusal: None,
+            tool_calls,
+            tool_call_problems: choice.call_problems,
+        },
         logprobs: choice.logprobs.map(|tokens| ChatLogprobs { content: content(tokens), refusal: None }),
-        finish_reason: choice.finish.protocol_name(),
+        finish_reason,
     }
 }
 

@@ -6,7 +6,9 @@ use super::error::{RequestFault, Warning};
 use super::fields::RequestFields;
 use super::json::Object;
 use super::messages;
-use super::{known, read};
+use super::output::OutputConstraint;
+use super::{known, output, read, tools};
+use crate::tools::{ToolChoice, ToolUse};
 use crate::types::TokenId;
 
 /// What a body is sent to.
@@ -27,6 +29,10 @@ pub struct Request {
     pub input: Input,
     /// How to sample: the client's layer of the resolution.
     pub fields: RequestFields,
+    /// What the output has to look like; `None` for free text.
+    pub constraint: Option<OutputConstraint>,
+    /// What the model may call.
+    pub tools: Option<ToolUse>,
     /// What was accepted but is likely not what the client meant.
     pub warnings: Vec<Warning>,
 }
@@ -88,7 +94,18 @@ impl Request {
         };
         let model = object.given("model").map(|model| read::string("model", model)).transpose()?.map(str::to_owned);
         let fields = RequestFields::read(|name| object.given(name), Some(endpoint), &mut warnings)?;
-        Ok(Self { model, input, fields, warnings })
+        let constraint = output::constraint(|name| object.given(name))?;
+        let tools = tools::tools(|name| object.given(name))?;
+        if let (Some(output), Some(ToolUse { choice: ToolChoice::Required | ToolChoice::Named(_), .. })) =
+            (&constraint, &tools)
+        {
+            return Err(RequestFault::Conflict {
+                first: output.field.to_owned(),
+                second: "tool_choice".to_owned(),
+                why: "an output that has to be a call has no other form; give one of them".to_owned(),
+            });
+        }
+        Ok(Self { model, input, fields, constraint, tools, warnings })
     }
 
     /// Where the request was sent.

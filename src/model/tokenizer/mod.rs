@@ -53,10 +53,24 @@ impl Tokenizer {
         Ok(encoding.get_ids().iter().copied().map(TokenId).collect())
     }
 
+    /// A copy that reads the names of special tokens as the ordinary text they also are.
+    pub(crate) fn without_special_tokens(&self) -> Self {
+        let Self { library, tokens, end_tokens, hash } = self;
+        let mut library = library.clone();
+        library.set_encode_special_tokens(true);
+        Self { library, tokens: tokens.clone(), end_tokens: end_tokens.clone(), hash: hash.clone() }
+    }
+
     /// The text of `tokens`, special tokens left out; bytes that are no UTF-8 become U+FFFD.
     pub fn decode(&self, tokens: &[TokenId]) -> String {
         let ordinary = tokens.iter().copied().filter(|token| !self.is_special(*token));
         let bytes = ordinary.flat_map(|token| self.token_bytes(token)).copied().collect::<Vec<_>>();
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    /// The text of `tokens`, special tokens among it by name; bytes that are no UTF-8 become U+FFFD.
+    pub fn decode_with_special_tokens(&self, tokens: &[TokenId]) -> String {
+        let bytes = tokens.iter().flat_map(|token| self.token_bytes(*token)).copied().collect::<Vec<_>>();
         String::from_utf8_lossy(&bytes).into_owned()
     }
 

@@ -2,10 +2,12 @@
 
 mod layers;
 mod lines;
+mod output;
 mod refusals;
 mod requests;
 mod resolution;
 mod responses;
+mod tools;
 
 use super::{Defaults, Request, RequestFault};
 
@@ -28,4 +30,10 @@ fn chat(fields: &str) -> String {
 fn completion(fields: &str) -> String {
     let comma = if fields.is_empty() { "" } else { ", " };
     format!(r#"{{"prompt": "Hi"{comma}{fields}}}"#)
+}
+
+/// The message of a refusal, by parsing or else by resolution.
+fn refusal(body: &str) -> String {
+    let fault = parse(body).and_then(|request| request.resolve(&defaults()).map(|_| ()));
+    fault.expect_err(&format!("{body} is to be refused")).to_string()
 }

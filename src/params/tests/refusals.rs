@@ -1,10 +1,4 @@
-use super::{chat, completion, defaults, parse};
-
-/// The message of a refusal, by parsing or else by resolution.
-fn refusal(body: &str) -> String {
-    let fault = parse(body).and_then(|request| request.resolve(&defaults()).map(|_| ()));
-    fault.expect_err(&format!("{body} is to be refused")).to_string()
-}
+use super::{chat, completion, parse, refusal};
 
 #[test]
 fn values_outside_of_what_is_accepted_tell_the_field_and_both_sides() {
@@ -113,11 +107,8 @@ fn a_typo_is_answered_with_the_field_that_was_meant() {
 #[test]
 fn fields_that_cannot_be_honoured_are_refused_and_not_ignored() {
     for fields in [
-        r#""tools": [{"type": "function"}]"#,
-        r#""tool_choice": "auto""#,
-        r#""response_format": {"type": "json_object"}"#,
-        r#""response_format": {"type": "json_schema", "json_schema": {}}"#,
-        r#""structured_outputs": {"json": {}}"#,
+        r#""functions": [{"name": "f"}]"#,
+        r#""guided_json": {"type": "object"}"#,
         r#""stream": true"#,
         r#""best_of": 3"#,
         r#""prompt_logprobs": 1"#,
@@ -149,11 +140,11 @@ fn messages_are_checked() {
         (r#"["Hi"]"#, "`messages[0]`: accepted: an object with `role` and `content`; found: the string \"Hi\""),
         (
             r#"[{"role": "user", "content": "a"}, {"role": "robot", "content": "b"}]"#,
-            "`messages[1].role`: accepted: `system`, `developer`, `user` or `assistant`; found: the string \"robot\"",
+            "`messages[1].role`: accepted: `system`, `developer`, `user`, `assistant` or `tool`; found: the string \"robot\"",
         ),
         (
             r#"[{"content": "b"}]"#,
-            "`messages[0].role` is missing; accepted: `system`, `developer`, `user` or `assistant`",
+            "`messages[0].role` is missing; accepted: `system`, `developer`, `user`, `assistant` or `tool`",
         ),
         (
             r#"[{"role": "user"}]"#,
@@ -173,11 +164,11 @@ fn messages_are_checked() {
         ),
         (
             r#"[{"role": "assistant", "content": "a", "tool_calls": [{}]}]"#,
-            "`messages[0].tool_calls` is not supported yet: no tool calls",
+            "`messages[0].tool_calls[0]`: accepted: {\"id\": ..., \"type\": \"function\", \"function\": {\"name\": ..., \"arguments\": JSON text}}; found: the object {}",
         ),
         (
             r#"[{"role": "tool", "content": "a"}]"#,
-            "`messages[0].role` is not supported yet: no tool calls; accepted: `system`, `developer`, `user` or `assistant`",
+            "`messages[0].tool_call_id` is missing; accepted: the `id` of the call that this answers",
         ),
     ] {
         assert_eq!(refusal(&messages(text)), expected);

@@ -1,7 +1,8 @@
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::super::response::{Answer, Choice, ErrorBody, TextLogprob, TokenLogprob, Usage};
 use super::super::{Endpoint, read_lines};
+use crate::tools::ToolCall;
 use crate::types::{FinishReason, TokenId};
 
 fn token(bytes: &[u8], logprob: f32) -> TextLogprob {
@@ -22,8 +23,8 @@ fn answer(endpoint: Endpoint) -> Answer {
         created: 0,
         model: "m".to_owned(),
         choices: vec![
-            Choice { text: "né".to_owned(), finish: FinishReason::EndToken(TokenId(2)), logprobs: Some(logprobs) },
-            Choice { text: "x".to_owned(), finish: FinishReason::MaxTokens, logprobs: None },
+            Choice { logprobs: Some(logprobs), ..text_choice("né", FinishReason::EndToken(TokenId(2))) },
+            text_choice("x", FinishReason::MaxTokens),
         ],
         usage: Usage::new(3, 4),
     }
@@ -88,4 +89,37 @@ fn a_refusal_names_the_field() {
         "message": "line 1: `top_p`: accepted: a number greater than 0, up to 1 (1 keeps every token); found: 0",
         "type": "invalid_request_error", "param": "top_p", "code": null}});
     assert_eq!(body, expected);
+}
+
+fn text_choice(text: &str, finish: FinishReason) -> Choice {
+    Choice { text: text.to_owned(), calls: Vec::new(), call_problems: Vec::new(), finish, logprobs: None }
+}
+
+#[test]
+fn calls_have_their_own_place_and_what_is_no_call_is_said() {
+    let call = ToolCall { name: "time".to_owned(), arguments: "{}".to_owned() };
+    let called = Choice { calls: vec![call], ..text_choice("", FinishReason::EndToken(TokenId(2))) };
+    let problem = Choice {
+        call_problems: vec!["call 1 is not closed".to_owned()],
+        ..text_choice("<tool_call>", FinishReason::MaxTokens)
+    };
+    let body = Answer {
+        endpoint: Endpoint::ChatCompletions,
+        id: "chatcmpl-a".to_owned(),
+        created: 0,
+        model: "m".to_owned(),
+        choices: vec![called, problem],
+        usage: Usage::new(3, 4),
+    }
+    .into_body();
+    let [called, problem] = [&body["choices"][0], &body["choices"][1]];
+    assert_eq!(called["finish_reason"], "tool_calls");
+    assert_eq!(called["message"]["content"], Value::Null);
+    let expected =
+        json!([{"id": "call_chatcmpl-a-0-0", "type": "function", "function": {"name": "time", "arguments": "{}"}}]);
+    assert_eq!(called["message"]["tool_calls"], expected);
+    assert_eq!(called["message"].get("tool_call_problems"), None);
+    assert_eq!(problem["finish_reason"], "length");
+    assert_eq!(problem["message"]["content"], "<tool_call>");
+    assert_eq!(problem["message"]["tool_call_problems"], json!(["call 1 is not closed"]));
 }

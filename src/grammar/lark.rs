@@ -1,0 +1,166 @@
+//! Lark grammars, and the schemas in them.
+
+use serde_json::Value as Json;
+
+use crate::grammar::{GrammarError, Whitespace, schema};
+
+/// Bytes of a grammar.
+const MAX_BYTES: usize = 256 * 1024;
+/// Nesting of groups, which the library goes down by recursion.
+const MAX_DEPTH: usize = 256;
+
+/// The grammar as the library is to compile it: every schema after `%json` prepared.
+///
+/// # Errors
+/// If a schema in it cannot be enforced, or it is too large, or it sets an option under which masks would not be what
+/// their settings say.
+pub(super) fn prepare(source: &str, whitespace: Whitespace) -> Result<String, GrammarError> {
+    if source.len() > MAX_BYTES {
+        return Err(refused(source, 0, format!("at most {MAX_BYTES} bytes"), source.len().to_string()));
+    }
+    let mut prepared = String::with_capacity(source.len());
+    let (mut at, mut depth) = (0, 0_usize);
+    while let Some(piece) = Piece::at(source, at) {
+        match piece {
+            Piece::Open if depth == MAX_DEPTH => {
+                return Err(refused(
+                    source,
+                    at,
+                    format!("at most {MAX_DEPTH} groups in each other"),
+                    "more".to_owned(),
+                ));
+            }
+            Piece::Open => depth += 1,
+            Piece::Close => depth = depth.saturating_sub(1),
+            Piece::Json(keyword) => {
+                let start = at + keyword.len();
+                let (value, length) = json(source, start)?;
+                let value = match keyword {
+                    "%json" => schema::prepare(&value, whitespace).map_err(|error| within(source, at, error))?,
+                    _ if value == Json::Object(serde_json::Map::new()) => value,
+                    _ => {
+                        let found = format!("{keyword} {value}");
+                        return Err(refused(source, at, "no options of the grammar library".to_owned(), found));
+                    }
+                };
+                prepared += &format!("{keyword} {value}");
+                at = start + length;
+                continue;
+            }
+            Piece::Word(word) if is_refused_attribute(word, &source[at + word.len()..]) => {
+                let expected = "no rule attributes but `capture`, `lazy` and `suffix`".to_owned();
+                return Err(refused(source, at, expected, format!("`{word}`")));
+            }
+            Piece::Word(_) | Piece::Text(_) => {}
+        }
+        let length = piece.length();
+        prepared += &source[at..at + length];
+        at += length;
+    }
+    Ok(prepared)
+}
+
+/// What stands at one place of a grammar, as far as it matters here.
+enum Piece<'a> {
+    Open,
+    Close,
+    /// A directive that a JSON value follows.
+    Json(&'static str),
+    /// The name of a rule, a terminal or an attribute.
+    Word(&'a str),
+    /// So many bytes of anything else: a string, a regular expression or a comment as a whole.
+    Text(usize),
+}
+
+impl<'a> Piece<'a> {
+    fn at(source: &'a str, at: usize) -> Option<Self> {
+        let rest = &source[at..];
+        let first = rest.chars().next()?;
+        Some(match first {
+            '(' | '[' | '{' => Self::Open,
+            ')' | ']' | '}' => Self::Close,
+            '"' => Self::Text(quoted(rest, '"')),
+            '<' => Self::Text(special(rest)),
+            '/' if rest.starts_with("//") => Self::Text(rest.find('\n').unwrap_or(rest.len())),
+            '/' => Self::Text(quoted(rest, '/')),
+            '#' => Self::Text(rest.find('\n').unwrap_or(rest.len())),
+            '%' if rest.starts_with("%json") => Self::Json("%json"),
+            '%' if rest.starts_with("%llguidance") => Self::Json("%llguidance"),
+            first if is_word(first) => Self::Word(rest.split(|character| !is_word(character)).next().unwrap_or(rest)),
+            other => Self::Text(other.len_utf8()),
+        })
+    }
+
+    fn length(&self) -> usize {
+        match self {
+            Self::Open | Self::Close => 1,
+            Self::Json(keyword) => keyword.len(),
+            Self::Word(word) => word.len(),
+            Self::Text(length) => *length,
+        }
+    }
+}
+
+fn is_word(character: char) -> bool {
+    character.is_ascii_alphanumeric() || "_-".contains(character)
+}
+
+/// Whether this is an attribute that rollback, or the settings of the request, cannot go with.
+fn is_refused_attribute(word: &str, rest: &str) -> bool {
+    ["max_tokens", "stop", "stop_capture", "temperature"].contains(&word) && rest.trim_start().starts_with('=')
+}
+
+/// Bytes of the name of a special token, which may hold a slash.
+fn special(rest: &str) -> usize {
+    let end = rest[1..].find(|character: char| character.is_whitespace() || "<>".contains(character));
+    match end {
+        Some(end) if rest[1 + end..].starts_with('>') => end + 2,
+        _ => 1,
+    }
+}
+
+/// Bytes of a string or regular expression, both delimiters included; to the end, if the second is missing.
+fn quoted(rest: &str, delimiter: char) -> usize {
+    let mut escaped = false;
+    for (index, character) in rest.char_indices().skip(1) {
+        match character {
+            _ if escaped => escaped = false,
+            '\\' => escaped = true,
+            other if other == delimiter => return index + 1,
+            _ => {}
+        }
+    }
+    rest.len()
+}
+
+/// The JSON value at a place, and how many bytes it takes.
+fn json(source: &str, start: usize) -> Result<(Json, usize), GrammarError> {
+    let mut values = serde_json::Deserializer::from_str(&source[start..]).into_iter::<Json>();
+    let expected = "a JSON value".to_owned();
+    match values.next() {
+        Some(Ok(value)) => Ok((value, values.byte_offset())),
+        Some(Err(error)) => Err(refused(source, start, expected, error.to_string())),
+        None => Err(refused(source, start, expected, "nothing".to_owned())),
+    }
+}
+
+/// An error of a schema, with the place of the schema.
+fn within(source: &str, at: usize, error: GrammarError) -> GrammarError {
+    match error {
+        GrammarError::Refused { place, expected, found } => {
+            GrammarError::Refused { place: format!("{}, {place}", line_and_column(source, at)), expected, found }
+        }
+        other => other,
+    }
+}
+
+fn refused(source: &str, at: usize, expected: String, found: String) -> GrammarError {
+    GrammarError::Refused { place: line_and_column(source, at), expected, found }
+}
+
+fn line_and_column(source: &str, at: usize) -> String {
+    let before = &source[..at];
+    let line = before.matches('\n').count() + 1;
+    let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
+    format!("grammar line {line}, column {column}")
+}
