@@ -25,6 +25,14 @@ pub enum EngineError {
         /// What the backend says.
         source: BackendError,
     },
+    /// The drafter's model could not take a step.
+    #[error("step {step}: the draft model: {source}")]
+    Drafter {
+        /// The step.
+        step: StepId,
+        /// What its backend says.
+        source: BackendError,
+    },
     /// The backend did not return what was asked for.
     #[error(
         "step {step}: asked for {expected} logits rows of {vocabulary} values and what the head read for each; got \

@@ -114,16 +114,19 @@ impl<T: Tap> Engine<T> {
         if sequence.publishable {
             self.state.share(sequence.computed_tokens(), &sequence.holding, &sequence.owner, Visibility::Public);
         }
-        let (choice, holding) = sequence.finish(reason);
+        let (choice, holding) = sequence.finish(reason, &self.tokenizer);
         self.state.release(holding);
+        self.drafter.forget(choice.id);
+        self.faults.forget(choice.id);
         self.close(&choice);
         choice
     }
 
     /// Reports the end of a choice, and forgets its request with the last one.
     fn close(&mut self, choice: &FinishedChoice) {
-        let FinishedChoice { id, reason, tokens, text, .. } = choice;
-        self.tap.finished(&FinishedReport { sequence: *id, time_ns: self.clock.now_ns(), reason, tokens, text });
+        let FinishedChoice { id, reason, tokens, text, calls, .. } = choice;
+        let (time_ns, calls) = (self.clock.now_ns(), calls.as_ref());
+        self.tap.finished(&FinishedReport { sequence: *id, time_ns, reason, tokens, text, calls });
         let Some(request) = self.requests.get_mut(&id.request) else { return };
         request.unfinished -= 1;
         if request.unfinished == 0 {

@@ -4,13 +4,17 @@
 //! rest of this module is what it stands on: the scheduler, the state that running sequences hold, how they begin and
 //! end, and the [`Tap`] that every box reports to.
 
+pub mod constraint;
+pub mod drafter;
 mod error;
+pub mod faults;
 mod lifecycle;
 pub mod logprobs;
 mod request;
 pub mod sampler;
 mod scheduler;
 mod sequence;
+pub mod speculation;
 mod state;
 mod step;
 pub mod stop;
@@ -27,7 +31,7 @@ use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 pub use error::EngineError;
-pub use request::{Layers, Owner, Prompt, Received, RefusalReason, Submission};
+pub use request::{Layers, Owner, Prompt, Received, RefusalReason, Submission, Tooling};
 pub use sequence::FinishedChoice;
 pub use tap::{
     AdmittedReport, EventKind, EventReport, FinishedReport, NoTap, RefusedReport, RowReport, StepReport, StepTimings,
@@ -38,8 +42,11 @@ use crate::arith::Kernels;
 use crate::backend::{Backend, StepOutput};
 use crate::model::Tokenizer;
 use crate::types::{RequestId, StepId};
+use drafter::{Drafter, NoDrafter};
+use faults::{Fault, Faults};
 use sampler::Sampler;
 use scheduler::{Limits, Scheduler};
+use speculation::Speculation;
 use state::{State, pages_for};
 
 /// How an engine runs. Nothing in it changes a token.
@@ -72,6 +79,9 @@ pub struct Engine<T> {
     state: State,
     scheduler: Scheduler,
     sampler: Sampler,
+    drafter: Box<dyn Drafter>,
+    speculation: Speculation,
+    faults: Faults,
     requests: BTreeMap<RequestId, RunningRequest>,
     next_request: RequestId,
     next_step: StepId,
@@ -114,11 +124,37 @@ impl<T: Tap> Engine<T> {
             tokenizer,
             tap,
             sampler: Sampler::new(kernels),
+            drafter: Box::new(NoDrafter),
+            speculation: Speculation::default(),
+            faults: Faults::default(),
             requests: BTreeMap::new(),
             next_request: RequestId(0),
             next_step: StepId(0),
             output: StepOutput::default(),
         })
+    }
+
+    /// Lets sequences speculate with what `drafter` proposes.
+    ///
+    /// # Errors
+    /// If the backend has no room for as many drafts.
+    pub fn speculate(mut self, drafter: Box<dyn Drafter>, speculation: Speculation) -> Result<Self, EngineError> {
+        let most = self.backend.capacity().drafts;
+        if speculation.drafts > most {
+            let expected = format!("at most {most}, which the backend has room for");
+            return Err(EngineError::Setting { setting: "drafts", found: speculation.drafts, expected });
+        }
+        self.drafter = drafter;
+        self.speculation = speculation;
+        Ok(self)
+    }
+
+    /// Plants a fault: the engine does something wrong from here on.
+    pub fn inject(mut self, fault: Fault) -> Self {
+        self.backend = faults::backend(fault, self.backend);
+        self.drafter = faults::drafter(fault, self.drafter);
+        self.faults = Faults::new(fault);
+        self
     }
 
     /// Takes a request in, or refuses it; either way it gets a number and is reported.

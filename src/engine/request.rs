@@ -3,7 +3,9 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crate::engine::constraint::OutputGrammar;
 use crate::params::{ResolvedParams, SamplingParams};
+use crate::tools::{ToolFormat, ToolUse};
 use crate::types::{RequestId, TokenId};
 
 /// A request whose parameters are resolved and whose prompt is tokenized.
@@ -21,6 +23,10 @@ pub struct Submission {
     pub resolved: ResolvedParams,
     /// The layers of resolution that are not the client's, as JSON text.
     pub layers: Layers,
+    /// What its output has to follow.
+    pub grammar: Option<OutputGrammar>,
+    /// What it may call.
+    pub tools: Option<Tooling>,
 }
 
 impl Submission {
@@ -41,6 +47,21 @@ impl Submission {
     pub fn positions(&self, context_length: usize) -> usize {
         let tokens = self.prompt.tokens.len().saturating_add(self.sampling.max_tokens as usize);
         tokens.min(context_length).saturating_sub(1).max(self.prompt.tokens.len())
+    }
+}
+
+/// The tools of a request, and how calls are written.
+#[derive(Clone)]
+pub struct Tooling {
+    /// The tools.
+    pub tools: ToolUse,
+    /// The form of calls.
+    pub format: &'static dyn ToolFormat,
+}
+
+impl fmt::Debug for Tooling {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Tooling").field("tools", &self.tools).field("format", &self.format.name()).finish()
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! - **Admission** is first come, first served. The first in line takes a place as soon as there is one of the
 //!   `max_batch`, with all the pages it can ever need; nobody overtakes it, so nobody starves.
-//! - **Decode first**: every sequence past its prompt contributes its rows to every step.
+//! - **Decode first**: every sequence past its prompt contributes its rows to every step, its drafts among them.
 //! - **Chunked prefill**: besides, each step computes up to `prefill_chunk` prompt tokens, oldest sequence first. Neither
 //!   a long prompt nor a full batch can hold up the other.
 //!
@@ -12,7 +12,9 @@ use std::collections::VecDeque;
 
 use crate::arith::ATTENTION_CHUNK;
 use crate::backend::{BatchEntry, SnapshotId, StepBatch};
+use crate::engine::sampler::Draft;
 use crate::engine::sequence::{Sequence, Waiting};
+use crate::engine::speculation::DraftQuery;
 use crate::engine::state::{Holding, State, pages_for, snapshot_of};
 use crate::types::{Position, RequestId, TokenId};
 
@@ -43,7 +45,7 @@ pub struct Plan {
 }
 
 /// What one sequence contributes to a step.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Share {
     /// Index among the running sequences.
     pub sequence: usize,
@@ -53,8 +55,8 @@ pub struct Share {
     pub tokens: Vec<TokenId>,
     /// Position of the first of them.
     pub first_position: Position,
-    /// How many of the tokens, at the end, are drafts.
-    pub drafts: usize,
+    /// What stands in the places after the last committed token.
+    pub drafts: DraftQuery,
     /// Index of the first token whose logits row is judged.
     pub rows_from: usize,
     /// Accepted length of the sequence's step before; 1 after prefill, `None` before.
@@ -67,9 +69,9 @@ impl Share {
         self.tokens.len() - self.rows_from
     }
 
-    /// The drafts.
-    pub fn drafts(&self) -> &[TokenId] {
-        &self.tokens[self.tokens.len() - self.drafts..]
+    /// The draft that row `index` is judged beside; none for the row after the last place, and where it is withheld.
+    pub fn draft(&self, index: usize) -> Option<&Draft> {
+        self.drafts.places.get(index)?.as_ref()
     }
 }
 
@@ -120,14 +122,15 @@ impl Scheduler {
         self.running.push(sequence);
     }
 
-    /// Gives every running sequence its share of the next step.
-    pub fn plan(&self, snapshots: bool) -> Plan {
+    /// Gives every running sequence its share of the next step. `drafts` are the queries of the decoding sequences, in
+    /// order of admission.
+    pub fn plan(&self, drafts: Vec<DraftQuery>, snapshots: bool) -> Plan {
         let mut prefill_budget = self.limits.prefill_chunk;
         let (prefilling, decoding): (Vec<_>, Vec<_>) =
             self.running.iter().enumerate().partition(|(_, sequence)| sequence.is_prefilling());
         let mut plan = Plan::default();
-        for (index, sequence) in decoding {
-            plan.add(decode_share(index, sequence), sequence, false);
+        for ((index, sequence), drafts) in decoding.into_iter().zip(drafts) {
+            plan.add(decode_share(index, sequence, drafts), sequence, false);
         }
         for (index, sequence) in prefilling {
             let share = prefill_share(index, sequence, prefill_budget);
@@ -168,17 +171,16 @@ impl Plan {
     }
 }
 
-/// The last committed token and its drafts; there is no drafter yet, so there are none.
-fn decode_share(index: usize, sequence: &Sequence) -> Share {
-    let drafts: &[TokenId] = &[];
+/// The last committed token and its drafts.
+fn decode_share(index: usize, sequence: &Sequence, drafts: DraftQuery) -> Share {
     let mut tokens = sequence.tokens[sequence.computed..].to_vec();
-    tokens.extend_from_slice(drafts);
+    tokens.extend_from_slice(&drafts.read);
     Share {
         sequence: index,
         prefill: false,
         tokens,
         first_position: sequence.next_position(),
-        drafts: drafts.len(),
+        drafts,
         rows_from: 0,
         prev_accepted: sequence.prev_accepted,
     }
@@ -194,7 +196,7 @@ fn prefill_share(index: usize, sequence: &Sequence, budget: usize) -> Share {
         prefill: true,
         tokens,
         first_position: sequence.next_position(),
-        drafts: 0,
+        drafts: DraftQuery::default(),
         rows_from,
         prev_accepted: None,
     }

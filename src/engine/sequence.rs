@@ -4,12 +4,16 @@ use std::sync::Arc;
 
 use crate::arith::ATTENTION_CHUNK;
 use crate::backend::StateAccess;
+use crate::engine::constraint::SequenceGrammar;
+use crate::engine::drafter::DraftContext;
 use crate::engine::logprobs::TokenLogprobs;
-use crate::engine::sampler::{SampleContext, TokenCounts};
+use crate::engine::sampler::{Draft, SampleContext, TokenCounts, VerifyRule};
 use crate::engine::state::Holding;
-use crate::engine::stop::StopChecker;
-use crate::engine::{Owner, Submission};
+use crate::engine::stop::{Progress, StopChecker};
+use crate::engine::{Owner, Submission, Tooling};
+use crate::grammar::MaskRow;
 use crate::model::{TextStream, Tokenizer};
+use crate::tools::{self, Parsed};
 use crate::types::{FinishReason, Position, SequenceId, TokenId};
 
 /// A sequence that waits for pages, a state slot and a place in the batch.
@@ -43,8 +47,12 @@ pub struct Sequence {
     pub unreported_prefix: usize,
     /// Whether its pages may go into the prefix cache when it ends validly: not after its owner failed.
     pub publishable: bool,
+    /// What its output has to follow.
+    pub grammar: Option<SequenceGrammar>,
     /// What the client is told of each emitted token; empty unless the request asks for it.
     pub logprobs: Vec<TokenLogprobs>,
+    /// Tokens that it can emit in all, as `max_tokens` and the context have it.
+    most_emitted: usize,
     /// The tokens, as the penalties see them.
     counts: TokenCounts,
     /// What ends it.
@@ -68,12 +76,14 @@ pub struct FinishedChoice {
     pub text: String,
     /// One entry per token, if the request asked for them.
     pub logprobs: Vec<TokenLogprobs>,
+    /// What it calls; `None` for a request without tools, and for one that failed.
+    pub calls: Option<Parsed>,
 }
 
 impl FinishedChoice {
     /// A choice that ended before it began.
     pub fn without_output(id: SequenceId, reason: FinishReason) -> Self {
-        Self { id, reason, tokens: Vec::new(), text: String::new(), logprobs: Vec::new() }
+        Self { id, reason, tokens: Vec::new(), text: String::new(), logprobs: Vec::new(), calls: None }
     }
 }
 
@@ -92,7 +102,9 @@ impl Sequence {
             holding,
             unreported_prefix: computed,
             publishable: true,
+            grammar: submission.grammar.as_ref().map(SequenceGrammar::new),
             logprobs: Vec::new(),
+            most_emitted: submission.sampling.max_tokens.min(room) as usize,
             counts: TokenCounts::of_prompt(&tokens),
             stop: StopChecker::new(&submission.sampling, tokenizer.end_tokens(), room),
             stream: TextStream::new(),
@@ -122,25 +134,73 @@ impl Sequence {
         Position(self.computed as u32)
     }
 
-    /// What the row is sampled with that decides the next token.
-    pub fn sample_context<'a>(&'a self, end_tokens: &'a [TokenId]) -> SampleContext<'a> {
+    /// Most drafts that can count in the next step: with one token more than drafts, it may just reach its end.
+    pub fn draft_limit(&self) -> usize {
+        self.most_emitted.saturating_sub(self.emitted().len() + 1)
+    }
+
+    /// The last committed token.
+    ///
+    /// # Panics
+    /// If the sequence has none: a prompt without tokens is refused.
+    pub fn last_token(&self) -> TokenId {
+        self.tokens[self.tokens.len() - 1]
+    }
+
+    /// The tokens that its grammar forces next, at most `limit`.
+    ///
+    /// Of a grammar that fails nothing is known; it fails again where its rows are filled, and the request with it.
+    pub fn forced(&mut self, limit: usize) -> Vec<TokenId> {
+        let grammar = self.grammar.as_mut().filter(|_| limit > 0);
+        grammar.and_then(|grammar| grammar.forced(limit).ok()).unwrap_or_default()
+    }
+
+    /// How many of the drafts its grammar accepts, one after the other; of one that fails, none (see
+    /// [`Sequence::forced`]).
+    pub fn legal_drafts(&mut self, drafts: &[Draft]) -> usize {
+        let Some(grammar) = &mut self.grammar else { return drafts.len() };
+        let tokens: Vec<TokenId> = drafts.iter().map(|draft| draft.token).collect();
+        grammar.legal(&tokens).unwrap_or(0)
+    }
+
+    /// What a drafter is told of the sequence; `forced` are the tokens that its grammar forces next.
+    pub fn draft_context<'a>(&'a self, rule: VerifyRule, forced: &'a [TokenId]) -> DraftContext<'a> {
+        DraftContext {
+            sequence: self.id,
+            client_id: self.submission.received.client_id.as_deref(),
+            tokens: &self.tokens,
+            prompt: self.prompt().len(),
+            params: &self.submission.sampling,
+            tests_probabilities: rule == VerifyRule::Rejection,
+            positions: self.prompt().len() + self.most_emitted,
+            forced,
+        }
+    }
+
+    /// What the row is sampled with that decides the next token, and that its grammar masks with `mask`.
+    pub fn sample_context<'a>(&'a self, end_tokens: &'a [TokenId], mask: Option<&'a MaskRow>) -> SampleContext<'a> {
         SampleContext {
             params: &self.submission.sampling,
             counts: &self.counts,
             emitted: self.emitted().len() as u32,
             end_tokens,
+            mask,
             position: Position(self.tokens.len() as u32),
             choice: self.id.choice,
         }
     }
 
-    /// Takes the next token, and says whether it ends the sequence.
-    pub fn accept(&mut self, token: TokenId, tokenizer: &Tokenizer) -> Option<FinishReason> {
+    /// Takes the next token, and says whether it ends the sequence. `ends_grammar`: nothing can follow it in its grammar.
+    pub fn accept(&mut self, token: TokenId, ends_grammar: bool, tokenizer: &Tokenizer) -> Option<FinishReason> {
         self.tokens.push(token);
         self.counts.push(token);
         let mut stream = self.stream.clone();
         let completed = stream.push(tokenizer, token);
-        let progress = self.stop.push(token, &completed);
+        let mut progress = self.stop.push(token, &completed);
+        if ends_grammar && progress.finish.is_none() {
+            let held = self.stop.finish("", FinishReason::GrammarEnd);
+            progress = Progress { text: progress.text + &held.text, ..held };
+        }
         self.text.push_str(&progress.text);
         match &progress.finish {
             None => self.stream = stream,
@@ -158,10 +218,22 @@ impl Sequence {
     }
 
     /// Takes the sequence apart at its end.
-    pub fn finish(self, reason: FinishReason) -> (FinishedChoice, Holding) {
+    pub fn finish(self, reason: FinishReason, tokenizer: &Tokenizer) -> (FinishedChoice, Holding) {
         let tokens = self.emitted().to_vec();
+        let calls = self.calls(&tokens, &reason, tokenizer);
         let Self { id, text, logprobs, holding, .. } = self;
-        (FinishedChoice { id, reason, tokens, text, logprobs }, holding)
+        (FinishedChoice { id, reason, tokens, text, logprobs, calls }, holding)
+    }
+
+    /// What the output calls. Tags may be special tokens, which are no part of the text.
+    fn calls(&self, tokens: &[TokenId], reason: &FinishReason, tokenizer: &Tokenizer) -> Option<Parsed> {
+        let Tooling { tools, format } = self.submission.tools.as_ref()?;
+        let told = match reason {
+            FinishReason::Failed(_) => return None,
+            FinishReason::EndToken(_) | FinishReason::StopToken(_) => &tokens[..tokens.len().saturating_sub(1)],
+            _ => tokens,
+        };
+        Some(tools::parse(&tokenizer.decode_with_special_tokens(told), *format, &tools.tools))
     }
 
     /// Where the next step finds the recurrent state.

@@ -5,8 +5,13 @@
 
 use crate::arith::{ActivationRow, RowStatistics};
 use crate::backend::StateAccess;
+use crate::engine::constraint::GrammarPosition;
 use crate::engine::logprobs::TokenLogprobs;
+use crate::engine::sampler::Odds;
+use crate::engine::speculation::{DraftQuery, Scheduling};
 use crate::engine::{Owner, Received, RefusalReason, Submission};
+use crate::grammar::MaskRow;
+use crate::tools::Parsed;
 use crate::types::{FinishReason, Position, RequestId, SequenceId, StepId, TokenId};
 
 /// Listens to an engine. All times are nanoseconds of the engine's monotonic clock.
@@ -71,18 +76,24 @@ pub struct StepReport<'a> {
     pub input: &'a [TokenId],
     /// Position of the first of them.
     pub first_position: Position,
-    /// The drafts among them, after the last committed token.
-    pub drafts: &'a [TokenId],
+    /// What was proposed, and what stands in the places after the last committed token.
+    pub drafts: &'a DraftQuery,
+    /// When the query's length was decided.
+    pub scheduling: Scheduling,
     /// Accepted length of the sequence's step before; 1 after prefill, `None` before the first decode.
     pub prev_accepted: Option<usize>,
     /// The recurrent state it read.
     pub state: Option<StateAccess>,
     /// Positions that came from the prefix cache just before this step; 0 after the sequence's first.
     pub cached_prefix: usize,
+    /// Where its grammar stood before the step and after it; `None` without a grammar.
+    pub grammar: Option<(GrammarPosition, GrammarPosition)>,
     /// The logits rows, in order.
     pub rows: &'a [RowReport<'a>],
     /// Tokens committed, in order; one for each row up to the last that was judged valid.
     pub emitted: &'a [TokenId],
+    /// The test of chance that each of them came of; `None` where there was none.
+    pub odds: &'a [Option<Odds>],
     /// Why the step ended the sequence, if it did.
     pub stop: Option<&'a FinishReason>,
     /// Where the step's time went.
@@ -100,6 +111,10 @@ pub struct RowReport<'a> {
     pub input: &'a ActivationRow,
     /// Statistics of the raw row.
     pub statistics: &'a RowStatistics,
+    /// What the grammar allows there, by the drafts before it; `None` where no grammar constrains it.
+    pub filled_mask: Option<&'a MaskRow>,
+    /// What the sampler was told that the grammar allows; `None` besides for a row that was not judged.
+    pub applied_mask: Option<&'a MaskRow>,
     /// The token that was emitted from it; `None` for a row that was not judged or is invalid.
     pub token: Option<TokenId>,
     /// What the client was told of it.
@@ -130,6 +145,8 @@ pub struct FinishedReport<'a> {
     pub tokens: &'a [TokenId],
     /// The text it returned.
     pub text: &'a str,
+    /// What it calls, if the request had tools.
+    pub calls: Option<&'a Parsed>,
 }
 
 /// Something worth a person's attention.
@@ -154,6 +171,8 @@ pub enum EventKind {
     InvalidRow,
     /// A valid row of which the request's own parameters left nothing to choose; the request has failed.
     NothingToSample,
+    /// The grammar library failed; the request has failed with it.
+    GrammarFailed,
 }
 
 impl EventKind {
@@ -162,6 +181,7 @@ impl EventKind {
         match self {
             Self::InvalidRow => "invalid_row",
             Self::NothingToSample => "nothing_to_sample",
+            Self::GrammarFailed => "grammar_failed",
         }
     }
 }

@@ -32,7 +32,9 @@ pub use float::{CANONICAL_NAN, canonical, f16_to_f32, f32_to_f16};
 pub use log::{log, pow};
 pub use norm::rms_norm;
 pub use quantize::{activation, quantize};
-pub use random::{PURPOSE_TOKEN, gumbel, gumbel_row, philox, uniform};
+pub use random::{
+    PURPOSE_ACCEPT, PURPOSE_DRAFT, PURPOSE_RESIDUAL, PURPOSE_TOKEN, gumbel, gumbel_for, gumbel_row, philox, uniform,
+};
 pub use rope::{RopeTable, Rotation};
 pub use statistics::{checksum, row_statistics};
 pub use trigonometry::{cos, sin};

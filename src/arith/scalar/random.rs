@@ -4,6 +4,12 @@ use super::{log, vectorized};
 
 /// Purpose of the noise that draws tokens.
 pub const PURPOSE_TOKEN: u32 = 0;
+/// Purpose of the uniform that a draft is tested with.
+pub const PURPOSE_ACCEPT: u32 = 1;
+/// Purpose of the noise that draws from the residual of a rejected draft.
+pub const PURPOSE_RESIDUAL: u32 = 2;
+/// Purpose of the noise that a drafter with probabilities draws its drafts with.
+pub const PURPOSE_DRAFT: u32 = 3;
 
 /// Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011), key = (low, high) words of `key`.
 #[inline(always)]
@@ -34,7 +40,13 @@ pub fn uniform(bits: u32) -> f64 {
 /// The Gumbel noise of candidate `id` for the token at `position` of choice `choice`.
 #[inline(always)]
 pub fn gumbel(seed: u64, position: u32, choice: u32, id: u32) -> f64 {
-    let words = token_words(seed, position, choice, id / 4);
+    gumbel_for(PURPOSE_TOKEN, seed, position, choice, id)
+}
+
+/// [`gumbel`] for another purpose.
+#[inline(always)]
+pub fn gumbel_for(purpose: u32, seed: u64, position: u32, choice: u32, id: u32) -> f64 {
+    let words = philox(seed, [position, id / 4, choice, purpose]);
     gumbel_of_bits(words[(id % 4) as usize])
 }
 

@@ -2,6 +2,7 @@
 //!
 //! The definition is `docs/arithmetic.md`, "Sampling"; this is its fast form, and gives the same token for every row.
 
+mod accept;
 mod draw;
 mod process;
 mod select;
@@ -10,12 +11,14 @@ mod truncate;
 
 use thiserror::Error;
 
+pub use self::accept::{Draft, Judgement, Odds, VerifyRule};
 use self::draw::Draw;
 pub use self::select::best_tokens;
 pub use self::tokens::{TokenCount, TokenCounts};
 use self::truncate::Truncation;
 use crate::arith::Kernels;
 use crate::engine::validity::ValidRow;
+use crate::grammar::MaskRow;
 use crate::params::SamplingParams;
 use crate::types::{ChoiceIndex, Position, TokenId};
 
@@ -30,6 +33,8 @@ pub struct SampleContext<'a> {
     pub emitted: u32,
     /// The model's end tokens.
     pub end_tokens: &'a [TokenId],
+    /// What the grammar allows; `None` where no grammar constrains the row.
+    pub mask: Option<&'a MaskRow>,
     /// The position that the token will take.
     pub position: Position,
     /// Which of the request's choices this is.
@@ -41,7 +46,7 @@ pub struct SampleContext<'a> {
 pub enum SampleError {
     /// Every token is masked.
     #[error(
-        "no token is left at position {position}: bias, `min_tokens` and the row's own mask leave nothing above -infinity"
+        "no token is left at position {position}: grammar, bias, `min_tokens` and the row itself leave nothing above -infinity"
     )]
     NothingLeft {
         /// The position that the token would have taken.
@@ -83,20 +88,26 @@ impl Sampler {
     /// If the parameters leave nothing to choose from, or drive the greatest logit out of range.
     pub fn sample(&mut self, row: &ValidRow<'_>, context: &SampleContext<'_>) -> Result<TokenId, SampleError> {
         let params = context.params;
-        let (best, maximum) = self.process(row, context)?;
         if params.is_greedy() {
-            return Ok(best);
+            return Ok(self.process(row, context)?.0);
         }
-        // Division rounds monotonically, so that the greatest value stays the greatest.
-        let maximum = maximum / params.temperature;
-        if !maximum.is_finite() {
-            return Err(SampleError::Overflow { position: context.position });
-        }
-        self.divide(row, context);
+        let (best, maximum) = self.divided(row, context)?;
         let processed = if self.processed.is_empty() { row.values() } else { &self.processed };
         let kept = self.truncation.apply(self.kernels, processed, maximum, params);
         let draw = Draw { seed: params.seed, position: context.position, choice: context.choice };
         Ok(draw.token(processed, best, kept))
+    }
+
+    /// Steps 1 to 3 at a temperature above 0: the best token after them, and its value.
+    fn divided(&mut self, row: &ValidRow<'_>, context: &SampleContext<'_>) -> Result<(TokenId, f32), SampleError> {
+        let (best, maximum) = self.process(row, context)?;
+        // Division rounds monotonically, so that the greatest value stays the greatest.
+        let maximum = maximum / context.params.temperature;
+        if !maximum.is_finite() {
+            return Err(SampleError::Overflow { position: context.position });
+        }
+        self.divide(row, context);
+        Ok((best, maximum))
     }
 
     /// Steps 1 and 2, and the best token after them. An unchanged row is not copied, and `processed` stays empty.

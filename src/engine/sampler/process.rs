@@ -1,12 +1,14 @@
-//! Steps 1 and 2 of the definition: bias, withheld end, penalties.
+//! Steps 1 and 2 of the definition: mask, bias, withheld end, penalties.
 
 use super::SampleContext;
 use super::select::maximum;
+use crate::grammar::MaskRow;
 use crate::types::TokenId;
 
 /// Whether steps 1 and 2 change any value.
 pub(super) fn changes_the_row(context: &SampleContext<'_>) -> bool {
-    !context.params.logit_bias.is_empty() || withholds_the_end(context) || context.params.has_penalties()
+    let params = context.params;
+    context.mask.is_some() || !params.logit_bias.is_empty() || withholds_the_end(context) || params.has_penalties()
 }
 
 fn withholds_the_end(context: &SampleContext<'_>) -> bool {
@@ -16,6 +18,9 @@ fn withholds_the_end(context: &SampleContext<'_>) -> bool {
 /// Applies steps 1 and 2 to a row.
 pub(super) fn apply(row: &mut [f32], context: &SampleContext<'_>) {
     let params = context.params;
+    if let Some(mask) = context.mask {
+        apply_mask(row, mask);
+    }
     for &(token, bias) in &params.logit_bias {
         change(row, token, |value| value + bias);
     }
@@ -27,6 +32,20 @@ pub(super) fn apply(row: &mut [f32], context: &SampleContext<'_>) {
     if params.has_penalties() {
         for (token, count) in context.counts.iter() {
             change(row, token, |value| penalized(value, count.emitted, context));
+        }
+    }
+}
+
+/// Makes every token impossible that the mask does not allow.
+fn apply_mask(row: &mut [f32], mask: &MaskRow) {
+    for (values, &word) in row.chunks_mut(u32::BITS as usize).zip(mask.words()) {
+        match word {
+            u32::MAX => {}
+            0 => values.fill(f32::NEG_INFINITY),
+            word => {
+                let masked = values.iter_mut().enumerate().filter(|(bit, _)| word >> bit & 1 == 0);
+                masked.for_each(|(_, value)| *value = f32::NEG_INFINITY);
+            }
         }
     }
 }

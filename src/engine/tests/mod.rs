@@ -126,6 +126,8 @@ impl Job {
             sampling: resolved.sampling(),
             resolved,
             layers: Layers::default(),
+            grammar: None,
+            tools: None,
         }
     }
 
@@ -145,6 +147,7 @@ impl Job {
                     counts: &counts,
                     emitted,
                     end_tokens: &[],
+                    mask: None,
                     position,
                     choice: ChoiceIndex(choice),
                 };

@@ -85,6 +85,7 @@ impl Case {
             counts: &self.counts,
             emitted: self.emitted,
             end_tokens: &self.end_tokens,
+            mask: None,
             position: self.position,
             choice: self.choice,
         }

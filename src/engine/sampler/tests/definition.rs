@@ -91,6 +91,7 @@ fn top_p_is_exact_where_a_sum_meets_the_threshold() {
             counts: &counts,
             emitted: 0,
             end_tokens: &[],
+            mask: None,
             position: Position(position),
             choice: ChoiceIndex(0),
         };

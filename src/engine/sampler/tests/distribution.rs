@@ -43,6 +43,7 @@ fn distance(params: &SamplingParams, varied: Varied, expected: &[f64]) -> f64 {
             counts: &TokenCounts::default(),
             emitted: 0,
             end_tokens: &[],
+            mask: None,
             position: Position(position),
             choice: ChoiceIndex(choice),
         };

@@ -18,6 +18,7 @@ fn sample(row: &[f32], params: &SamplingParams, position: u32) -> Result<Result<
         counts: &TokenCounts::default(),
         emitted: 0,
         end_tokens: &[],
+        mask: None,
         position: Position(position),
         choice: ChoiceIndex(0),
     };

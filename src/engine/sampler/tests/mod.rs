@@ -5,6 +5,7 @@ mod definition;
 mod distribution;
 mod invalid_rows;
 mod reference;
+mod verification;
 
 use crate::params::SamplingParams;
 
