@@ -2,7 +2,7 @@
 
 use super::budget::{self, Budget, Memory};
 use super::recording::{RecordedRequest, Recording, RequestFault, RowId};
-use crate::capture::records::{EventRecord, Header, LogitsPayload, LossRecord, StepRecord};
+use crate::capture::records::{EventRecord, Header, LogitsPayload, LossRecord, MaskRecord, StepRecord};
 use crate::capture::{CaptureError, CaptureReader, IssueKind, RequestRecords};
 use crate::types::{ChoiceIndex, RequestId, SequenceId, StepId};
 
@@ -138,6 +138,10 @@ impl Recording for CaptureRecording {
     fn payload(&self, row: RowId) -> Result<Option<LogitsPayload>, String> {
         let sequence = Self::sequence(row.request, row.choice);
         self.reader.logits(StepId(row.step), sequence, row.row).map_err(|error| in_words(&error))
+    }
+
+    fn mask(&self, hash: &[u8; 32]) -> Result<Option<MaskRecord>, String> {
+        self.reader.mask(hash).map_err(|error| in_words(&error))
     }
 
     fn losses(&self) -> &[LossRecord] {

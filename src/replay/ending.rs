@@ -14,6 +14,8 @@ pub(super) struct Limits<'a> {
     pub(super) room: Option<u32>,
     /// Needed for stop strings alone.
     pub(super) tokenizer: Option<&'a Tokenizer>,
+    /// How many tokens were emitted when the grammar was complete, if it was.
+    pub(super) grammar_end: Option<usize>,
 }
 
 /// The end of a sequence.
@@ -55,6 +57,9 @@ pub(super) fn ending(tokens: &[u32], limits: &Limits<'_>) -> Option<Ending> {
         }
         if limits.room.is_some_and(|room| emitted >= room as usize) {
             return end(StopReason::ContextFull);
+        }
+        if limits.grammar_end == Some(emitted) {
+            return end(StopReason::GrammarEnd);
         }
         None
     })

@@ -6,6 +6,7 @@ use std::fmt;
 use super::verdict::{CheckName, Skip};
 use crate::arith::{self, KvType};
 use crate::capture::records::{FORMAT_VERSION, Header, LabelledHash, LogitsTier};
+use crate::grammar::GrammarFactory;
 use crate::model::{Hash, Model, Tokenizer};
 
 /// How far a check reaches on this capture, with this model, in this build.
@@ -73,7 +74,7 @@ pub enum PreflightError {
     #[error(transparent)]
     WrongModel(#[from] Box<WrongModel>),
     /// A format this build does not read.
-    #[error("{capture} has format version {found}; this build reads {FORMAT_VERSION}")]
+    #[error("{capture} has format version {found}; this build reads up to {FORMAT_VERSION}")]
     Format {
         /// Name of the capture.
         capture: String,
@@ -105,7 +106,7 @@ impl Preflight {
     /// # Errors
     /// If the model is another one than the recorded one, or the capture's format is not known.
     pub fn new(capture: &str, header: &Header, model: Option<&Model>, no_model: &str) -> Result<Self, PreflightError> {
-        if header.format_version != FORMAT_VERSION {
+        if !(1..=FORMAT_VERSION).contains(&header.format_version) {
             return Err(PreflightError::Format { capture: capture.to_owned(), found: header.format_version });
         }
         let facts = Facts::gather(capture, header, model)?;
@@ -175,11 +176,24 @@ impl Preflight {
                 (_, true, Err(why)) => (Level::RankOnly, why.clone()),
                 (_, true, Ok(why)) => (Level::Exact, why.clone()),
             },
+            CheckName::Drafts if !facts.own_rules => block(self, foreign()),
+            CheckName::Drafts => (Level::Exact, "from the tokens, and the draft model where there was one".to_owned()),
+            CheckName::Accept if !facts.own_rules => {
+                (Level::WithinTolerance, format!("{}: verdicts against tokens alone", foreign().reason))
+            }
+            CheckName::Accept => (Level::Exact, "from drafts and tokens; odds as far as the row is exact".to_owned()),
+            CheckName::Masks if model.is_none() => block(self, self.no_model()),
+            CheckName::Masks => match facts.text.as_ref().map_err(Clone::clone).and_then(|_| facts.grammar.clone()) {
+                Ok(why) => (Level::Exact, why),
+                Err(why) => block(self, Skip::missing(why)),
+            },
+            CheckName::AppliedMask => (Level::Exact, "from the recorded masks".to_owned()),
             CheckName::Commit if model.is_none() => {
                 (Level::Exact, format!("but for the text of answers: {}", self.no_model().reason))
             }
             CheckName::Commit => (Level::Exact, "from the step records".to_owned()),
             CheckName::Termination => (Level::Exact, "from the tokens and the parameters".to_owned()),
+            CheckName::Signs => (Level::Exact, "from the scalars that are recorded".to_owned()),
         }
     }
 }
@@ -205,6 +219,8 @@ struct Facts {
     arithmetic: Result<String, String>,
     /// Text can be rendered and tokenized here as it was there.
     text: Result<String, String>,
+    /// Grammars allow here what they allowed there.
+    grammar: Result<String, String>,
 }
 
 impl Facts {
@@ -260,7 +276,8 @@ impl Facts {
         if let Some(other) = other_tokenizer_version(header) {
             text = text.and(Err(other));
         }
-        Ok(Self { own_rules: header.sampler_semantics == OWN_RULES, arithmetic, text })
+        let own_rules = header.sampler_semantics == OWN_RULES;
+        Ok(Self { own_rules, arithmetic, text, grammar: same_grammar_library(header) })
     }
 }
 
@@ -300,6 +317,18 @@ fn other_tokenizer_version(header: &Header) -> Option<String> {
     let recorded = header.components.iter().find(|component| component.name == name)?;
     (recorded.version != version)
         .then(|| format!("recorded with `{name}` {}, and this build has {version}", recorded.version))
+}
+
+/// Another library, or another version of it, may allow other tokens.
+fn same_grammar_library(header: &Header) -> Result<String, String> {
+    let (name, version) = GrammarFactory::COMPONENT;
+    match header.components.iter().find(|component| component.name == name) {
+        Some(recorded) if recorded.version == version => Ok(format!("both sides use `{name}` {version}")),
+        Some(recorded) => Err(format!("recorded with `{name}` {}, and this build has {version}", recorded.version)),
+        None => {
+            Err(format!("the capture does not say that it was recorded with `{name}`, which is what this build has"))
+        }
+    }
 }
 
 fn tier_name(tier: LogitsTier) -> &'static str {

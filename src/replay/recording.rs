@@ -1,6 +1,8 @@
 //! What replay needs of a capture, request by request.
 
-use crate::capture::records::{Admission, Completion, EventRecord, Header, LogitsPayload, LossRecord, StepRecord};
+use crate::capture::records::{
+    Admission, Completion, EventRecord, Header, LogitsPayload, LossRecord, MaskRecord, StepRecord,
+};
 
 /// A source of recorded requests, such as a capture file.
 pub trait Recording: Sync {
@@ -24,6 +26,12 @@ pub trait Recording: Sync {
     /// # Errors
     /// If it cannot be read; the text says where and why.
     fn payload(&self, row: RowId) -> Result<Option<LogitsPayload>, String>;
+
+    /// The mask with that hash; `None` if the capture has none.
+    ///
+    /// # Errors
+    /// If it cannot be read; the text says where and why.
+    fn mask(&self, hash: &[u8; 32]) -> Result<Option<MaskRecord>, String>;
 
     /// What the recorder dropped.
     fn losses(&self) -> &[LossRecord];

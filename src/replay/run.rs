@@ -1,14 +1,18 @@
 //! The replay of one capture: every request by itself, its checks in order.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use rayon::prelude::*;
 
 use super::batches::Batches;
-use super::checks::{commit, forward, logits, params, prompt, sampler, termination, validity, whole};
-use super::context::{Context, Row, Sequence, request_place};
+use super::checks::{
+    accept, applied_mask, commit, drafts, forward, logits, masks, params, prompt, sampler, signs, termination,
+    validity, whole,
+};
+use super::context::{Context, Masking, Row, Sequence, request_place};
 use super::forward::{FeedError, Memory, PlainModel};
 use super::gaps::Gaps;
+use super::grammars::Grammars;
 use super::preflight::{Preflight, PreflightError};
 use super::recording::{RecordedRequest, Recording, RequestFault};
 use super::recover::{Recovered, recover};
@@ -27,6 +31,8 @@ pub struct Job<'a> {
     pub plain: Option<&'a PlainModel<'a>>,
     /// Why there is none, if there is none.
     pub no_model: &'a str,
+    /// The draft model, if the capture was recorded with one and it is here.
+    pub draft: Option<&'a PlainModel<'a>>,
     /// The checks to run.
     pub checks: &'a [CheckName],
     /// Called after each request.
@@ -58,10 +64,13 @@ pub fn replay(job: &Job<'_>) -> Result<Report, ReplayError> {
         name: job.name,
         recording: job.recording,
         plain: job.plain,
+        draft: job.draft,
         preflight: &preflight,
         batches,
         gaps,
+        grammars: Grammars::new(job.recording.header(), model, preflight.blocked.get(&CheckName::Masks).cloned()),
         failures: failures(job.recording.events()),
+        grammar_failures: grammar_failures(job.recording.events()),
         checks: job.checks,
     };
     let requests = job.recording.requests();
@@ -109,12 +118,19 @@ fn losses(context: &Context<'_>, report: &Report) -> Option<Verdict> {
 /// Events that say that a sequence failed, by request, choice and step.
 fn failures(events: &[EventRecord]) -> HashMap<(u64, u32, u64), Vec<(u64, String)>> {
     let mut failures: HashMap<(u64, u32, u64), Vec<(u64, String)>> = HashMap::new();
-    for event in events.iter().filter(|event| ["invalid_row", "nothing_to_sample"].contains(&event.kind.as_str())) {
+    const KINDS: [&str; 3] = ["invalid_row", "nothing_to_sample", "grammar_failed"];
+    for event in events.iter().filter(|event| KINDS.contains(&event.kind.as_str())) {
         if let (Some(request), Some(choice), Some(step)) = (event.request, event.choice, event.step) {
             failures.entry((request, choice, step)).or_default().push((event.time_ns, event.message.clone()));
         }
     }
     failures
+}
+
+/// Steps of which events say that the grammar library failed.
+fn grammar_failures(events: &[EventRecord]) -> HashSet<(u64, u32, u64)> {
+    let failures = events.iter().filter(|event| event.kind == "grammar_failed");
+    failures.filter_map(|event| Some((event.request?, event.choice?, event.step?))).collect()
 }
 
 fn replay_request(context: &Context<'_>, request: u64) -> Report {
@@ -179,28 +195,49 @@ fn check_request(context: &Context<'_>, request: &RecordedRequest, report: &mut 
         request.sequences.iter().flat_map(|sequence| &sequence.steps).any(|step| is_failure(&step.stop));
     let mut prompt_memory = PromptMemory::default();
     for recorded in &request.sequences {
-        let sequence = Sequence::new(context, admission, recorded, &rules, request_failed);
+        let mut sequence = Sequence::new(context, admission, recorded, &rules, request_failed);
+        // It is no cheap thing to run: the cheap checks take its proposals as they are.
+        if ROW_CHECKS.into_iter().any(|check| report.wants(check)) {
+            sequence.run_draft_model();
+        }
+        if GRAMMAR_CHECKS.into_iter().any(|check| report.wants(check)) {
+            sequence.follow_grammar();
+        }
         if report.wants(CheckName::Commit) {
             commit::check(&sequence, report);
         }
+        if report.wants(CheckName::Drafts) {
+            drafts::check(&sequence, report);
+        }
+        if report.wants(CheckName::Masks) {
+            masks::check(&sequence, report);
+        }
         if report.wants(CheckName::Termination) {
             termination::check(&sequence, report);
+        }
+        if report.wants(CheckName::Signs) {
+            signs::check(&sequence, report);
         }
         check_rows(&sequence, &mut prompt_memory, report);
     }
 }
 
+/// The checks that ask what the grammar says.
+const GRAMMAR_CHECKS: [CheckName; 3] = [CheckName::Drafts, CheckName::Masks, CheckName::Termination];
+
 /// The checks that look at logits rows.
-const ROW_CHECKS: [CheckName; 4] = [CheckName::Validity, CheckName::Logits, CheckName::Forward, CheckName::Sampler];
+const ROW_CHECKS: [CheckName; 5] =
+    [CheckName::Validity, CheckName::Logits, CheckName::Forward, CheckName::Sampler, CheckName::Accept];
 
 /// The prompt's memory, once it was computed: every choice of a request begins with it.
 type PromptMemory = Option<Result<Memory, FeedError>>;
 
 /// The checks that look at logits rows, row after row, so that a row is recovered once for all of them.
 fn check_rows(sequence: &Sequence<'_>, prompt_memory: &mut PromptMemory, report: &mut Report) {
-    use CheckName::{Forward, Logits, Sampler, Validity};
+    use CheckName::{Accept, AppliedMask, Forward, Logits, Sampler, Validity};
     let context = sequence.context;
-    if !ROW_CHECKS.into_iter().any(|check| report.wants(check)) {
+    let wants_rows = ROW_CHECKS.into_iter().any(|check| report.wants(check));
+    if !wants_rows && !report.wants(AppliedMask) {
         return;
     }
     let mut execution = report.wants(Forward).then(|| start(sequence, prompt_memory));
@@ -210,14 +247,26 @@ fn check_rows(sequence: &Sequence<'_>, prompt_memory: &mut PromptMemory, report:
         let before = output.len();
         for (record, index) in step.rows.iter().zip(0u32..) {
             report.rows += 1;
-            let row = Row { sequence, step, index, record, output: &output };
+            let masking = Masking::of(context, record);
+            let row = Row { sequence, step, index, record, output: &output, masking: &masking };
+            if let Some(verdict) = applied_mask::check(&row) {
+                report.enter(AppliedMask, row.place(), verdict);
+            }
+            if !wants_rows {
+                continue;
+            }
             let recovered = recover(&row);
             report.lost_rows += u64::from(matches!(recovered, Recovered::Lost(_)));
             let place = row.place();
             report.enter(Validity, place, validity::check(&row, &recovered));
             report.enter(Logits, place, unless_blocked(context, Logits, || logits::check(&row, &recovered)));
             if is_joined {
-                report.enter(Sampler, place, sampler::check(&row, &recovered));
+                if row.is_judged() {
+                    report.enter(Sampler, place, sampler::check(&row, &recovered));
+                }
+                if let Some(verdict) = accept::check(&row, &recovered) {
+                    report.enter(Accept, place, verdict);
+                }
                 if let Some(execution) = &mut execution {
                     let verdict = match execution {
                         Ok(execution) => execution.check(&row, &recovered),
@@ -226,7 +275,7 @@ fn check_rows(sequence: &Sequence<'_>, prompt_memory: &mut PromptMemory, report:
                     report.enter(Forward, place, verdict);
                 }
             } else {
-                for check in [Sampler, Forward] {
+                for check in [Sampler, Accept, Forward] {
                     report.enter(check, place, Verdict::skipped(Sequence::not_joined()));
                 }
             }

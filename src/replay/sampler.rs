@@ -3,8 +3,10 @@
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::checks::applied_mask::allows;
 use super::rules::Rules;
 use crate::arith::scalar;
+use crate::capture::records::MaskRecord;
 
 /// What a draw depends on beside the row.
 #[derive(Clone, Copy, Debug)]
@@ -17,6 +19,8 @@ pub struct Situation<'a> {
     pub output: &'a [u32],
     /// The model's end tokens.
     pub end_tokens: &'a [u32],
+    /// What the grammar allows; `None` where no grammar constrains the row.
+    pub mask: Option<&'a MaskRecord>,
     /// Absolute position that the token will take.
     pub position: u32,
     /// Which choice of the request.
@@ -35,8 +39,8 @@ pub enum NoToken {
     /// The raw row has nothing above -infinity.
     #[error("the row has no value above -infinity")]
     NothingFinite,
-    /// Bias and suppressed ends leave nothing.
-    #[error("bias and suppressed end tokens leave no value above -infinity")]
+    /// Mask, bias and suppressed ends leave nothing.
+    #[error("mask, bias and suppressed end tokens leave no value above -infinity")]
     NothingLeft,
     /// Penalties or the temperature take a value out of the range of binary32.
     #[error("penalties or the temperature take a value out of range")]
@@ -79,6 +83,7 @@ pub fn candidates(row: &[f32], situation: &Situation<'_>) -> Result<Vec<Candidat
     validate(row)?;
     let rules = situation.rules;
     let mut values = row.to_vec();
+    apply_mask(&mut values, situation);
     add_bias(&mut values, rules);
     suppress_ends(&mut values, situation);
     penalize(&mut values, situation);
@@ -120,6 +125,16 @@ fn validate(row: &[f32]) -> Result<(), NoToken> {
         return Err(NoToken::NothingFinite);
     }
     Ok(())
+}
+
+/// What the grammar does not allow is impossible.
+fn apply_mask(values: &mut [f32], situation: &Situation<'_>) {
+    let Some(mask) = situation.mask else { return };
+    for (value, id) in values.iter_mut().zip(0..) {
+        if !allows(mask, id) {
+            *value = f32::NEG_INFINITY;
+        }
+    }
 }
 
 fn add_bias(values: &mut [f32], rules: &Rules) {
@@ -187,7 +202,7 @@ fn keep_top_p(sorted: &mut Vec<Candidate>, top_p: f32) {
 }
 
 /// Value descending, id ascending.
-fn in_order(a: &Candidate, b: &Candidate) -> Ordering {
+pub(super) fn in_order(a: &Candidate, b: &Candidate) -> Ordering {
     b.value.partial_cmp(&a.value).unwrap_or(Ordering::Equal).then(a.id.cmp(&b.id))
 }
 
@@ -228,7 +243,7 @@ mod tests {
 
     fn situation<'a>(rules: &'a Rules, prompt: &'a [u32], output: &'a [u32]) -> Situation<'a> {
         let position = (prompt.len() + output.len()) as u32;
-        Situation { rules, prompt, output, end_tokens: &[3], position, choice: 0 }
+        Situation { rules, prompt, output, end_tokens: &[3], mask: None, position, choice: 0 }
     }
 
     fn ids(row: &[f32], rules: &Rules) -> Vec<u32> {

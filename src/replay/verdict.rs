@@ -17,29 +17,53 @@ pub enum CheckName {
     Logits,
     /// The whole model gives the recorded row from the recorded tokens.
     Forward,
+    /// What was verified follows from what was proposed, and that from the tokens so far.
+    Drafts,
+    /// What the grammar allowed in every row follows from the tokens.
+    Masks,
+    /// The sampler used the masks that were filled, and obeyed them.
+    AppliedMask,
     /// The sampler gives the recorded token from the row.
     Sampler,
+    /// Each draft was judged as its row has it.
+    Accept,
     /// The steps of a sequence join up, and so does what the client was told.
     Commit,
     /// The sequence ended when it had to, and for the recorded reason.
     Termination,
+    /// No step's own scalars show a sign that is a fault by itself.
+    Signs,
 }
 
 impl CheckName {
     /// Every check.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 13] = [
         Self::Prompt,
         Self::Params,
         Self::Validity,
         Self::Logits,
         Self::Forward,
+        Self::Drafts,
+        Self::Masks,
+        Self::AppliedMask,
         Self::Sampler,
+        Self::Accept,
         Self::Commit,
         Self::Termination,
+        Self::Signs,
     ];
 
     /// The checks that need no logits row: they read step records alone.
-    pub const CHEAP: [Self; 4] = [Self::Prompt, Self::Params, Self::Commit, Self::Termination];
+    pub const CHEAP: [Self; 8] = [
+        Self::Prompt,
+        Self::Params,
+        Self::Drafts,
+        Self::Masks,
+        Self::AppliedMask,
+        Self::Commit,
+        Self::Termination,
+        Self::Signs,
+    ];
 
     /// The name on the command line and in reports.
     pub fn as_str(self) -> &'static str {
@@ -49,9 +73,14 @@ impl CheckName {
             Self::Validity => "validity",
             Self::Logits => "logits",
             Self::Forward => "forward",
+            Self::Drafts => "drafts",
+            Self::Masks => "masks",
+            Self::AppliedMask => "applied-mask",
             Self::Sampler => "sampler",
+            Self::Accept => "accept",
             Self::Commit => "commit",
             Self::Termination => "termination",
+            Self::Signs => "signs",
         }
     }
 
@@ -63,9 +92,14 @@ impl CheckName {
             Self::Validity => "did only valid rows become tokens?",
             Self::Logits => "does the head give this row?",
             Self::Forward => "does the whole model give this row?",
+            Self::Drafts => "were these the drafts to verify?",
+            Self::Masks => "does the grammar allow this in each row?",
+            Self::AppliedMask => "did the sampler use and obey it?",
             Self::Sampler => "does the sampler give this token?",
+            Self::Accept => "was each draft judged rightly?",
             Self::Commit => "do the steps and the answer join up?",
             Self::Termination => "did it end when and as it had to?",
+            Self::Signs => "is any step wrong by its own scalars?",
         }
     }
 }

@@ -77,9 +77,14 @@ impl<'a> Execution<'a> {
     /// and more if rows are missing.
     fn run(&mut self, row: &Row<'_>) -> Result<Vec<f32>, Stuck> {
         if let Some(before) = row.index.checked_sub(1) {
-            let draft = row.step.drafts.get(before as usize).and_then(|&draft| u32::try_from(draft).ok());
-            let withheld = || Stuck::NoInput(Skip::not_recorded("the row was computed after a withheld draft"));
-            return Ok(self.plain.feed(&mut self.memory, draft.ok_or_else(withheld)?)?);
+            let draft = || row.step.drafts.get(before as usize).and_then(|&draft| u32::try_from(draft).ok());
+            // The model may have read something in the place of a draft that is withheld.
+            let read = match &row.step.input_tokens {
+                Some(input) => input.get(row.index as usize).copied(),
+                None => draft(),
+            };
+            let withheld = || Stuck::NoInput(Skip::not_recorded("what was read in a withheld draft's place"));
+            return Ok(self.plain.feed(&mut self.memory, read.ok_or_else(withheld)?)?);
         }
         let committed = self.sequence.admission.prompt_tokens.iter().chain(row.output);
         let mut hidden = Err(Stuck::NoInput(Skip::missing("nothing was committed that the row could follow")));

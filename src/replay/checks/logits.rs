@@ -1,7 +1,7 @@
 //! The LM head gives the recorded row from the recorded head input.
 
 use crate::arith::RowStatistics;
-use crate::capture::records;
+use crate::capture::records::{self, ForcedToken};
 use crate::replay::context::Row;
 use crate::replay::recover::{Recovered, WholeRow};
 use crate::replay::verdict::{Skip, Verdict};
@@ -44,14 +44,21 @@ pub(in crate::replay) fn compare(verdict: &mut Verdict, computed: &RowStatistics
     verdict.equal("negative_infinity_count", computed.negative_infinity_count, negative_infinity_count);
 }
 
-/// Rank and margin of the token that came.
+/// Rank and margin of the token that came, and of the one that had to.
 fn standing(verdict: &mut Verdict, row: &Row<'_>, whole: &WholeRow) {
+    if let Some(ForcedToken { token, rank, margin }) = row.record.forced {
+        stands(verdict, whole, token, rank, margin);
+    }
     let (rank, margin) = (row.record.rank, row.record.margin);
     let Some(token) = row.record.token else {
         verdict.holds(rank.is_none(), "rank", "none: no token is judged", format!("{rank:?}"));
         verdict.holds(margin.is_none(), "margin", "none: no token is judged", format!("{margin:?}"));
         return;
     };
+    stands(verdict, whole, token, rank, margin);
+}
+
+fn stands(verdict: &mut Verdict, whole: &WholeRow, token: u32, rank: Option<u32>, margin: Option<f32>) {
     let Some(&value) = whole.values.get(token as usize) else {
         verdict.mismatch("token", format!("below {}, the row's length", whole.values.len()), token.to_string());
         return;

@@ -9,7 +9,9 @@ use serde_json::{Map, Value, json};
 use crate::capture::records::{Admission, ParamSource, ResolvedField};
 use crate::model::GenerationConfig;
 use crate::replay::context::Context;
+use crate::replay::tooling::{format_of, tools_of};
 use crate::replay::verdict::{Skip, Verdict};
+use crate::tools;
 
 type Layer = Map<String, Value>;
 
@@ -94,7 +96,61 @@ pub(in crate::replay) fn check(context: &Context<'_>, admission: &Admission) -> 
     }
     let choices = recorded.iter().find(|field| field.name == "n").map(|field| field.value.clone());
     verdict.equal("choices", choices, Some(admission.choices.to_string()));
+    constrained(&mut verdict, context, admission, &layers.client);
     verdict
+}
+
+/// The recorded constraint is what the body asks for, and begins where it has to.
+fn constrained(verdict: &mut Verdict, context: &Context<'_>, admission: &Admission, client: &Layer) {
+    let recorded = admission.constraint.as_ref();
+    let asked = match asked_for(client) {
+        Some(asked) => Some(asked),
+        None => match (tools_of(client), context.model()) {
+            (None, _) => None,
+            (Some(tools), Some(model)) => {
+                let constraint = tools::grammar(&tools, format_of(context), &model.tokenizer);
+                constraint.map(|constraint| (constraint.kind(), constraint.source()))
+            }
+            (Some(_), None) => return verdict.skip(context.preflight.no_model()),
+        },
+    };
+    let recorded_pair = recorded.map(|constraint| (constraint.kind.as_str(), constraint.source.as_str()));
+    verdict.equal("constraint", asked.as_ref().map(|(kind, source)| (*kind, source.as_str())), recorded_pair);
+    let Some(recorded) = recorded else { return };
+    let Some(marker) = context.setting("reasoning-end") else {
+        return verdict.equal("begins_after of the constraint", None, recorded.begins_after);
+    };
+    let Some(model) = context.model() else { return verdict.skip(context.preflight.no_model()) };
+    let end = marker.as_str().and_then(|text| model.tokenizer.token_id(text)).map(|token| token.0);
+    let end_tokens = context.end_tokens().unwrap_or_default();
+    let prompt = &admission.prompt_tokens;
+    let message = prompt.iter().rposition(|token| end_tokens.contains(token)).map_or(0, |index| index + 1);
+    let is_over = end.is_some_and(|end| prompt[message..].contains(&end));
+    verdict.equal("begins_after of the constraint", end.filter(|_| !is_over), recorded.begins_after);
+}
+
+/// The constraint of a body, as kind and source.
+fn asked_for(client: &Layer) -> Option<(&'static str, String)> {
+    if let Some(format) = given(client, "response_format") {
+        match format["type"].as_str() {
+            Some("json_object") => return Some(("json_object", String::new())),
+            Some("json_schema") => return Some(("json_schema", format["json_schema"]["schema"].to_string())),
+            _ => {}
+        }
+    }
+    let structured = given(client, "structured_outputs")?;
+    let text = |name: &str| structured[name].as_str().map(str::to_owned);
+    if !structured["json"].is_null() {
+        let schema = text("json").and_then(|text| serde_json::from_str::<Value>(&text).ok());
+        return Some(("json_schema", schema.unwrap_or(structured["json"].clone()).to_string()));
+    }
+    if structured["choice"].is_array() {
+        return Some(("choice", structured["choice"].to_string()));
+    }
+    if structured["json_object"] == true {
+        return Some(("json_object", String::new()));
+    }
+    text("regex").map(|source| ("regex", source)).or_else(|| text("grammar").map(|source| ("lark", source)))
 }
 
 /// The recorded generation configuration is the model's, where the model is here.

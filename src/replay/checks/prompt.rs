@@ -5,11 +5,13 @@ use serde_json::{Map, Value, json};
 use crate::capture::records::Admission;
 use crate::model::{ChatPrompt, Model};
 use crate::replay::context::Context;
+use crate::replay::tooling::{format_of, tools_of};
 use crate::replay::verdict::{Skip, Verdict};
+use crate::tools::{self, ToolUse};
 
 /// What the body asks to continue.
 enum Input {
-    Messages(Vec<Value>),
+    Messages(Vec<Value>, Option<ToolUse>),
     Text(String),
     Tokens(Vec<u32>),
 }
@@ -29,7 +31,7 @@ pub(in crate::replay) fn check(context: &Context<'_>, admission: &Admission) -> 
         }
     };
     let endpoint = match &input {
-        Input::Messages(_) => "/v1/chat/completions",
+        Input::Messages(..) => "/v1/chat/completions",
         Input::Text(_) | Input::Tokens(_) => "/v1/completions",
     };
     if let Some(found) = &admission.endpoint {
@@ -37,6 +39,11 @@ pub(in crate::replay) fn check(context: &Context<'_>, admission: &Admission) -> 
     }
     // A chat template writes the special tokens itself.
     let add_special = matches!(input, Input::Text(_));
+    if context.is_own() {
+        let has_tools = matches!(input, Input::Messages(_, Some(_)));
+        let format = has_tools.then(|| format_of(context).name());
+        verdict.equal("tool_format", format, admission.tool_format.as_deref());
+    }
     if let Some(found) = admission.add_special_tokens {
         verdict.equal("add_special_tokens", add_special, found);
     }
@@ -46,7 +53,7 @@ pub(in crate::replay) fn check(context: &Context<'_>, admission: &Admission) -> 
             verdict.equal("prompt_tokens", &tokens, &admission.prompt_tokens);
         }
         Input::Text(text) => compare(&mut verdict, model, admission, &text, add_special),
-        Input::Messages(messages) => match render(context, model, &messages) {
+        Input::Messages(messages, tools) => match render(context, model, &messages, tools.as_ref()) {
             Ok(text) => compare(&mut verdict, model, admission, &text, add_special),
             Err(error) => verdict.mismatch("prompt_text", format!("none: {error}"), found_text(admission)),
         },
@@ -54,11 +61,13 @@ pub(in crate::replay) fn check(context: &Context<'_>, admission: &Admission) -> 
     verdict
 }
 
-fn render(context: &Context<'_>, model: &Model, messages: &[Value]) -> Result<String, String> {
+fn render(context: &Context<'_>, model: &Model, messages: &[Value], tools: Option<&ToolUse>) -> Result<String, String> {
     let template = model.chat_template.as_ref().ok_or("the model has no chat template")?;
     // Templates see the time of the header.
     let unix_seconds = context.recording.header().epoch_ns / 1_000_000_000;
-    let prompt = ChatPrompt { messages, tools: None, add_generation_prompt: true, unix_seconds };
+    let told = tools::for_template(messages, tools, format_of(context), template.source());
+    let (messages, tools) = (told.messages.as_slice(), told.tools.as_ref());
+    let prompt = ChatPrompt { messages, tools, add_generation_prompt: true, unix_seconds };
     template.render(prompt).map_err(|error| error.to_string())
 }
 
@@ -89,7 +98,7 @@ fn read(body: &str) -> Result<Input, String> {
             .iter()
             .map(message)
             .collect::<Option<_>>()
-            .map(Input::Messages)
+            .map(|messages| Input::Messages(messages, tools_of(&body)))
             .ok_or("messages with text".to_owned()),
         (None, Some(Value::String(text))) => Ok(Input::Text(text.clone())),
         (None, Some(Value::Array(tokens))) => {
@@ -100,21 +109,34 @@ fn read(body: &str) -> Result<Input, String> {
     }
 }
 
-/// A message as templates read it: role and text, and the name where there is one.
+/// A message as templates read it: role and text, and what belongs to calls.
 fn message(message: &Value) -> Option<Value> {
     let role = match message["role"].as_str()? {
         "developer" => "system",
         role => role,
     };
+    let calls = message["tool_calls"].as_array().map(|calls| calls.iter().map(call).collect::<Option<Vec<_>>>());
     let content = match &message["content"] {
+        Value::Null if calls.is_some() => String::new(),
         Value::String(text) => text.clone(),
         Value::Array(parts) => parts.iter().map(|part| part["text"].as_str()).collect::<Option<Vec<_>>>()?.join("\n"),
         _ => return None,
     };
-    Some(match message["name"].as_str() {
-        None => json!({"role": role, "content": content}),
-        Some(name) => json!({"role": role, "content": content, "name": name}),
-    })
+    let mut told = Map::from_iter([("role".to_owned(), json!(role)), ("content".to_owned(), json!(content))]);
+    for name in ["name", "tool_call_id"] {
+        told.extend(message[name].as_str().map(|value| (name.to_owned(), json!(value))));
+    }
+    if let Some(calls) = calls {
+        told.insert("tool_calls".to_owned(), json!(calls?));
+    }
+    Some(Value::Object(told))
+}
+
+/// A call as templates read it: its arguments are an object.
+fn call(call: &Value) -> Option<Value> {
+    let function = &call["function"];
+    let arguments: Value = serde_json::from_str(function["arguments"].as_str()?).ok()?;
+    Some(json!({"id": call["id"], "type": "function", "function": {"name": function["name"], "arguments": arguments}}))
 }
 
 /// Where two texts part, with some text around it; twice the same if they do not.

@@ -2,6 +2,7 @@
 
 use crate::replay::context::Row;
 use crate::replay::recover::{Recovered, WholeRow};
+use crate::replay::rejection;
 use crate::replay::rules::Rules;
 use crate::replay::sampler::{self, Situation};
 use crate::replay::verdict::{Skip, Verdict};
@@ -10,30 +11,22 @@ use crate::replay::verdict::{Skip, Verdict};
 pub(in crate::replay) fn check(row: &Row<'_>, recovered: &Recovered) -> Verdict {
     let mut verdict = Verdict::new();
     let sequence = row.sequence;
-    let rules = match sequence.rules() {
-        Ok(rules) => rules,
+    let situation = match row.situation() {
+        Ok(situation) => situation,
         Err(skip) => return Verdict::skipped(skip),
-    };
-    let Some(end_tokens) = sequence.context.end_tokens() else {
-        return Verdict::skipped(Skip::not_recorded("the model's end tokens are not known"));
-    };
-    let situation = Situation {
-        rules,
-        prompt: &sequence.admission.prompt_tokens,
-        output: row.output,
-        end_tokens: &end_tokens,
-        position: row.decides(),
-        choice: sequence.recorded.choice,
     };
     let argmax = row.record.statistics.and_then(|statistics| statistics.argmax);
     match recovered {
         Recovered::Whole(whole) => {
             match row.emitted() {
+                Some(emitted) if row.tested_draft().is_some() => {
+                    by_chance(&mut verdict, row, whole, &situation, emitted)
+                }
                 Some(emitted) if sequence.context.is_own() => exact(&mut verdict, whole, &situation, emitted),
                 Some(emitted) => possible(&mut verdict, whole, &situation, emitted),
                 None => no_token(&mut verdict, whole, &situation),
             }
-            told(&mut verdict, row, rules, whole);
+            told(&mut verdict, row, situation.rules, whole);
         }
         Recovered::Best { ids, .. } => greedy(&mut verdict, row, &situation, ids.first().copied()),
         Recovered::Absent(skip) | Recovered::Lost(skip) => {
@@ -51,6 +44,22 @@ pub(in crate::replay) fn check(row: &Row<'_>, recovered: &Recovered) -> Verdict 
 fn exact(verdict: &mut Verdict, whole: &WholeRow, situation: &Situation<'_>, emitted: u32) {
     match sampler::token(&whole.values, situation) {
         Ok(token) => verdict.equal("token", token, emitted),
+        Err(error) => verdict.mismatch("token", format!("none: {error}"), emitted.to_string()),
+    }
+}
+
+/// The draft passed its test, or the token is the draw from what it left.
+fn by_chance(verdict: &mut Verdict, row: &Row<'_>, whole: &WholeRow, situation: &Situation<'_>, emitted: u32) {
+    let Some(draft) = row.tested_draft() else { return possible(verdict, whole, situation, emitted) };
+    let proposal = match row.proposal() {
+        Ok(proposal) => proposal,
+        Err(skip) => {
+            verdict.skip(skip);
+            return possible(verdict, whole, situation, emitted);
+        }
+    };
+    match rejection::decide(&whole.values, situation, draft, &proposal) {
+        Ok(decision) => verdict.equal("token", decision.token, emitted),
         Err(error) => verdict.mismatch("token", format!("none: {error}"), emitted.to_string()),
     }
 }
@@ -101,7 +110,8 @@ fn greedy(verdict: &mut Verdict, row: &Row<'_>, situation: &Situation<'_>, argma
 fn is_argmax(situation: &Situation<'_>) -> bool {
     let Rules { temperature, repetition_penalty, presence_penalty, frequency_penalty, logit_bias, min_tokens, .. } =
         situation.rules;
-    *temperature == 0.0
+    situation.mask.is_none()
+        && *temperature == 0.0
         && *repetition_penalty == 1.0
         && *presence_penalty == 0.0
         && *frequency_penalty == 0.0

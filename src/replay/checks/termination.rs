@@ -13,7 +13,7 @@ pub(in crate::replay) fn check(sequence: &Sequence<'_>, report: &mut Report) {
     for (index, step) in sequence.recorded.steps.iter().enumerate() {
         let verdict = match &expected {
             _ if index >= sequence.joined => Verdict::skipped(Sequence::not_joined()),
-            Ok(expected) => judge_step(step, before, expected.as_ref()),
+            Ok(expected) => judge_step(sequence.context.is_own(), step, before, expected.as_ref()),
             Err(skip) => Verdict::skipped(skip.clone()),
         };
         report.enter(CheckName::Termination, sequence.place(Some(step.step), None), verdict);
@@ -40,11 +40,17 @@ fn expected(sequence: &Sequence<'_>) -> Result<Option<Ending>, Skip> {
         return Err(context.preflight.no_model());
     }
     let room = context.room(sequence.admission);
-    let limits = Limits { rules, end_tokens: &end_tokens, room, tokenizer };
+    // Only of a request that has end tokens as ordinary ones does its grammar say more than the tokens do.
+    let grammar_end = match &sequence.grammar {
+        Some(Err(skip)) if rules.ignore_eos => return Err(skip.clone()),
+        Some(Ok(trace)) => trace.ended_after,
+        Some(Err(_)) | None => None,
+    };
+    let limits = Limits { rules, end_tokens: &end_tokens, room, tokenizer, grammar_end };
     Ok(ending(&sequence.known_output(), &limits))
 }
 
-fn judge_step(step: &StepRecord, before: usize, expected: Option<&Ending>) -> Verdict {
+fn judge_step(is_own: bool, step: &StepRecord, before: usize, expected: Option<&Ending>) -> Verdict {
     let mut verdict = Verdict::new();
     let after = before + step.emitted.len();
     let ends_here = expected.filter(|ending| before < ending.tokens && ending.tokens <= after);
@@ -54,7 +60,8 @@ fn judge_step(step: &StepRecord, before: usize, expected: Option<&Ending>) -> Ve
     }
     match (&step.stop, ends_here) {
         // What comes from outside of the tokens.
-        (Some(StopReason::Cancelled | StopReason::GrammarEnd), None) => verdict.agrees(),
+        (Some(StopReason::Cancelled), None) => verdict.agrees(),
+        (Some(StopReason::GrammarEnd), None) if !is_own => verdict.agrees(),
         (Some(StopReason::Failed(_)), None) => {
             let some_row_gave_none = step.emitted.len() < step.rows.len();
             let found = format!("{} rows, {} tokens", step.rows.len(), step.emitted.len());
@@ -76,7 +83,8 @@ fn judge_completion(
         return Verdict::skipped(Skip::not_recorded("the stop reason is not recorded"));
     };
     match (stop, expected) {
-        (StopReason::Cancelled | StopReason::GrammarEnd, None) => verdict.agrees(),
+        (StopReason::Cancelled, None) => verdict.agrees(),
+        (StopReason::GrammarEnd, None) if !sequence.context.is_own() => verdict.agrees(),
         (StopReason::Failed(_), None) => {
             let expected = "a failure that a step of the request shows, or no step at all";
             let shown = sequence.request_failed || sequence.recorded.steps.is_empty();

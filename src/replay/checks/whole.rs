@@ -1,8 +1,6 @@
 //! What a capture says of itself, apart from any request. Part of the check `commit`.
 
-use serde_json::Value;
-
-use crate::capture::records::{Header, LogitsTier};
+use crate::capture::records::LogitsTier;
 use crate::replay::context::Context;
 use crate::replay::verdict::Verdict;
 
@@ -18,7 +16,7 @@ pub(in crate::replay) fn check(context: &Context<'_>) -> Verdict {
     }
     same_model(&mut verdict, context);
     if context.is_own() {
-        same_configuration(&mut verdict, context.recording.header());
+        same_configuration(&mut verdict, context);
     }
     verdict
 }
@@ -40,37 +38,32 @@ fn same_model(verdict: &mut Verdict, context: &Context<'_>) {
         verdict.equal("end_tokens", &end_tokens, found);
     }
     if let Some(found) = recorded.context_length.filter(|_| context.is_own()) {
-        let setting = setting(context.recording.header(), "context-length").and_then(|value| value.as_u64());
+        let setting = context.setting("context-length").and_then(|value| value.as_u64());
         verdict.equal("context_length", setting.unwrap_or(model.config.context_length as u64), found.into());
     }
     verdict.equal("model name", model.identity.name.as_str(), recorded.name.as_str());
 }
 
 /// What the header says twice, it says alike.
-fn same_configuration(verdict: &mut Verdict, header: &Header) {
+fn same_configuration(verdict: &mut Verdict, context: &Context<'_>) {
+    let header = context.recording.header();
     let tier = match header.logits_tier {
         LogitsTier::Hidden => "hidden",
         LogitsTier::Full => "full",
         LogitsTier::TopK => "topk",
         LogitsTier::Off => "off",
     };
-    if let Some(found) = setting(header, "tier") {
+    if let Some(found) = context.setting("tier") {
         verdict.equal("logits_tier", found.as_str(), Some(tier));
     }
     let Some(device) = &header.device else { return };
-    if let (Some(setting), Some(found)) = (setting(header, "threads"), device.threads) {
+    if let (Some(setting), Some(found)) = (context.setting("threads"), device.threads) {
         verdict.equal("threads", setting.as_u64(), Some(found.into()));
     }
     for (name, found) in [("isa", device.isa.as_deref()), ("backend", Some(device.backend.as_str()))] {
-        let chosen = setting(header, name).filter(|value| value != "auto");
+        let chosen = context.setting(name).filter(|value| value != "auto");
         if let (Some(chosen), Some(found)) = (chosen, found) {
             verdict.equal(name, chosen.as_str(), Some(found));
         }
     }
-}
-
-/// The value of a setting, where it is recorded and is not "none".
-fn setting(header: &Header, name: &str) -> Option<Value> {
-    let setting = header.configuration.iter().find(|setting| setting.name == name)?;
-    serde_json::from_str(&setting.value).ok().filter(|value: &Value| !value.is_null())
 }

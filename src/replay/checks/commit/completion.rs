@@ -4,7 +4,10 @@ use crate::capture::records::{Completion, StopReason};
 use crate::replay::context::{Context, Sequence};
 use crate::replay::ending::{self, Limits};
 use crate::replay::recording::RecordedRequest;
+use crate::replay::tooling::{format_of, tools_of};
 use crate::replay::verdict::{Skip, Verdict};
+use crate::tools;
+use crate::types::TokenId;
 
 /// The choice ended once, with as many tokens and the text that its steps emitted.
 pub(super) fn judge_end(sequence: &Sequence<'_>) -> Verdict {
@@ -54,6 +57,7 @@ pub(super) fn judge_end(sequence: &Sequence<'_>) -> Verdict {
     }
     verdict.equal("emitted_tokens", emitted.len() as u32, completion.emitted_tokens);
     same_text(&mut verdict, sequence, completion, &emitted);
+    same_calls(&mut verdict, sequence, completion, &emitted);
     verdict
 }
 
@@ -74,7 +78,9 @@ fn same_text(verdict: &mut Verdict, sequence: &Sequence<'_>, completion: &Comple
         (_, None) => return verdict.skip(Skip::not_recorded("the model's end tokens are not known")),
     };
     let room = sequence.context.room(sequence.admission);
-    let limits = Limits { rules, end_tokens: &end_tokens, room, tokenizer: Some(tokenizer) };
+    // Whether the grammar was complete there is for the check `termination`.
+    let grammar_end = matches!(completion.stop, Some(StopReason::GrammarEnd)).then_some(emitted.len());
+    let limits = Limits { rules, end_tokens: &end_tokens, room, tokenizer: Some(tokenizer), grammar_end };
     match ending::ending(emitted, &limits) {
         Some(ending) => verdict.equal("text", ending::text(emitted, &ending, tokenizer).as_str(), found),
         // A failure cuts the text where it was certain.
@@ -83,6 +89,26 @@ fn same_text(verdict: &mut Verdict, sequence: &Sequence<'_>, completion: &Comple
             verdict.holds(whole.starts_with(found), "text", format!("a beginning of {whole:?}"), format!("{found:?}"));
         }
     }
+}
+
+/// The calls are those that the emitted tokens spell.
+fn same_calls(verdict: &mut Verdict, sequence: &Sequence<'_>, completion: &Completion, emitted: &[u32]) {
+    let context = sequence.context;
+    if !context.is_own() {
+        return;
+    }
+    let body = sequence.admission.body.as_deref().and_then(|body| serde_json::from_str(body).ok());
+    let failed = matches!(completion.stop, Some(StopReason::Failed(_) | StopReason::Cancelled));
+    let Some(tools) = body.as_ref().and_then(tools_of).filter(|_| !failed) else {
+        return verdict.equal("tool_calls", None, completion.tool_calls.as_deref());
+    };
+    let Some(model) = context.model() else { return verdict.skip(context.preflight.no_model()) };
+    let ends_itself = matches!(completion.stop, Some(StopReason::EndToken(_) | StopReason::StopToken(_)));
+    let told = &emitted[..emitted.len() - usize::from(ends_itself && !emitted.is_empty())];
+    let tokens: Vec<TokenId> = told.iter().copied().map(TokenId).collect();
+    let text = model.tokenizer.decode_with_special_tokens(&tokens);
+    let parsed = tools::parse(&text, format_of(context), &tools.tools);
+    verdict.equal("tool_calls", Some(tools::calls_json(&parsed.calls).to_string()), completion.tool_calls.clone());
 }
 
 /// The request's choices are there, and its records agree on whose it is.

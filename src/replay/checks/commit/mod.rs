@@ -63,7 +63,13 @@ impl<'a> Progress<'a> {
         self.rows(verdict, step);
         self.state(verdict, step);
         if self.sequence.context.is_own() {
-            nothing_speculative(verdict, step);
+            match self.sequence.context.recording.header().format_version {
+                1 => undrafted(verdict, step),
+                _ => speculation(verdict, self.sequence, step, !is_prefill(step, self.prompt().len())),
+            }
+            if self.sequence.admission.constraint.is_none() {
+                unconstrained(verdict, step);
+            }
         }
     }
 
@@ -217,20 +223,40 @@ impl<'a> Progress<'a> {
     }
 }
 
-/// Stepscope's engine neither drafts nor constrains yet: nothing of the kind may stand in its records.
-fn nothing_speculative(verdict: &mut Verdict, step: &StepRecord) {
-    let empty = |name: &'static str, is_empty: bool, verdict: &mut Verdict| {
-        verdict.holds(is_empty, name, "nothing: there are no drafts and no grammar", "something");
+/// What Stepscope's own records say of speculation, and how far: everything of a step that verifies, nothing of one that
+/// reads the prompt.
+fn speculation(verdict: &mut Verdict, sequence: &Sequence<'_>, step: &StepRecord, decodes: bool) {
+    let scheduler = match sequence.context.setting("scheduling").as_ref().and_then(|mode| mode.as_str()) {
+        Some("async") => Some(SchedulerMode::Async),
+        Some("sync") => Some(SchedulerMode::Sync),
+        _ => None,
     };
-    let has_drafts = !step.drafts.is_empty();
+    match scheduler {
+        Some(scheduler) => verdict.equal("scheduler", Some(scheduler), step.scheduler),
+        None => verdict.skip(Skip::not_recorded("how steps are scheduled (`scheduling`) is not recorded")),
+    }
+    verdict.equal("whether drafts_raw is recorded", decodes, step.drafts_raw.is_some());
+    verdict.equal("whether withheld is recorded", decodes, step.withheld.is_some());
+    verdict.equal("number of verdicts", decodes.then_some(step.drafts.len()), step.verdicts.as_ref().map(Vec::len));
+    let verifies = !step.drafts.is_empty();
+    verdict.equal("bonus", verifies.then_some(step.emitted.len() == step.rows.len()), step.bonus);
+}
+
+/// What wrote format version 1 did not draft, and said nothing of it.
+fn undrafted(verdict: &mut Verdict, step: &StepRecord) {
     verdict.equal("scheduler", Some(SchedulerMode::Sync), step.scheduler);
-    empty("drafts_raw", has_drafts || step.drafts_raw.as_ref().is_none_or(Vec::is_empty), verdict);
-    empty("withheld", has_drafts || step.withheld.as_ref().is_none_or(Vec::is_empty), verdict);
-    empty("verdicts", has_drafts || step.verdicts.as_ref().is_none_or(Vec::is_empty), verdict);
-    empty("bonus", has_drafts || step.bonus != Some(true), verdict);
-    empty("grammar", step.grammar.is_none(), verdict);
+    let says_nothing = step.drafts_raw.is_none() && step.withheld.is_none() && step.verdicts.is_none();
+    verdict.holds(says_nothing && step.bonus.is_none(), "drafts_raw", "nothing: there are no drafts", "something");
+}
+
+/// Nothing of a grammar may stand in the records of a request that has none.
+fn unconstrained(verdict: &mut Verdict, step: &StepRecord) {
+    verdict.holds(step.grammar.is_none(), "grammar", "nothing: there is no grammar", "something");
     for (index, row) in step.rows.iter().enumerate() {
-        let unmasked = row.scheduler_mask.is_none() && row.applied_mask.is_none() && row.mask_population.is_none();
+        let unmasked = row.scheduler_mask.is_none()
+            && row.applied_mask.is_none()
+            && row.mask_population.is_none()
+            && row.forced.is_none();
         verdict.holds(unmasked, format!("mask of row {index}"), "no mask: there is no grammar", "a mask");
     }
 }

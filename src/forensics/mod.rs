@@ -1,0 +1,4 @@
+//! From symptoms to causes: what can be read off the records of a step, and off those of a whole answer.
+
+pub mod repetition;
+pub mod signs;
