@@ -15,7 +15,7 @@ use stepscope::arith::{ATTENTION_CHUNK, KvType};
 use stepscope::backend::{Backend, BackendKind, BackendOptions, BatchEntry, StateAccess, StepBatch, StepOutput, open};
 use stepscope::capture::records::{FORMAT_VERSION, Header, Recorder};
 use stepscope::capture::tap::{CaptureTap, Tier};
-use stepscope::capture::{CaptureWriter, WriterOptions};
+use stepscope::capture::{CaptureReader, CaptureWriter, WriterOptions};
 use stepscope::engine::{
     AdmittedReport, Clock, Engine, EngineConfig, EventReport, FinishedReport, Layers, Prompt, Received, RefusedReport,
     StepReport, Submission, Tap,
@@ -46,6 +46,9 @@ fn main() -> Result<(), Failure> {
     drop(device);
     if wanted("recording") {
         recording(&path, &model)?;
+    }
+    if wanted("speculation") {
+        speculation(&path)?;
     }
     if wanted("captures") {
         captures_and_replay(&path)?;
@@ -273,6 +276,8 @@ fn submission(model: &Model, context_length: usize) -> Result<Submission, Failur
         sampling: resolved.sampling(),
         resolved,
         layers: Layers::default(),
+        grammar: None,
+        tools: None,
     })
 }
 
@@ -371,6 +376,60 @@ fn captures_and_replay(model: &Path) -> Result<(), Failure> {
         );
     }
     Ok(())
+}
+
+/// Speculation on requests that call tools, one at a time: each drafter and count takes turns with plain decoding.
+fn speculation(model: &Path) -> Result<(), Failure> {
+    const CALLS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/captures/tools/requests.jsonl");
+    const TURNS: usize = 2;
+    let capture = Path::new(env!("CARGO_TARGET_TMPDIR")).join("figures-calls.mcap");
+    let record = |way: &[&str]| -> Result<Value, Failure> {
+        if capture.exists() {
+            std::fs::remove_file(&capture)?;
+        }
+        let common =
+            ["record", "--requests", CALLS, "--threads", "1", "--max-batch", "1", "--prefix-cache", "off", "--json"];
+        run(&[&common, way].concat(), &[("--model", model), ("--out", &capture)])
+    };
+    println!("24 requests that call a tool, 1 thread, one at a time, against plain decoding:");
+    for drafter in ["grammar", "ngram"] {
+        for drafts in ["2", "4", "8", "15"] {
+            let way = ["--drafter", drafter, "--drafts", drafts];
+            let mut summary = Value::Null;
+            let best: [f64; 2] = best_of(TURNS, |side| {
+                let run = if side == 0 { record(&[])? } else { record(&way)? };
+                let seconds = run["seconds"].as_f64().ok_or("no seconds")?;
+                summary = run;
+                Ok(seconds)
+            })?;
+            let (proposed, verified, accepted, steps, tokens) = acceptance(&capture)?;
+            println!(
+                "  {drafter:<8} {drafts:>2} drafts: {:.2}x; {:.2} tokens per step; of {proposed} proposed {verified} were verified and \
+                 {accepted} accepted ({:.0}%)",
+                best[0] / best[1],
+                tokens as f64 / steps as f64,
+                100.0 * accepted as f64 / (verified as f64).max(1.0)
+            );
+        }
+    }
+    println!();
+    Ok(())
+}
+
+/// Drafts proposed, verified and accepted, decoding steps, and their tokens.
+fn acceptance(capture: &Path) -> Result<(usize, usize, usize, usize, usize), Failure> {
+    let reader = CaptureReader::open(capture)?;
+    let mut sums = (0, 0, 0, 0, 0);
+    for step in reader.sequences().flat_map(|sequence| reader.steps(sequence)) {
+        let step = step?;
+        let Some(proposed) = step.drafts_raw else { continue };
+        sums.0 += proposed.len();
+        sums.1 += step.drafts.iter().filter(|draft| **draft != -1).count();
+        sums.2 += step.verdicts.iter().flatten().filter(|verdict| verdict.accepted).count();
+        sums.3 += 1;
+        sums.4 += step.emitted.len();
+    }
+    Ok(sums)
 }
 
 /// Raw and zstd-compressed size of a row, over rows that the model computes for the text of `make quality`.

@@ -91,6 +91,8 @@ pub enum FinishReason {
     MaxTokens,
     /// The model's context is full.
     ContextFull,
+    /// The grammar is complete: an end token came, which the request has as an ordinary one (`ignore_eos`).
+    GrammarEnd,
     /// The request failed; the text says how.
     Failed(String),
 }
@@ -99,7 +101,7 @@ impl FinishReason {
     /// The `finish_reason` of the OpenAI protocol; `None` for a failure, which is an error object instead.
     pub fn protocol_name(&self) -> Option<&'static str> {
         match self {
-            Self::EndToken(_) | Self::StopToken(_) | Self::StopString(_) => Some("stop"),
+            Self::EndToken(_) | Self::StopToken(_) | Self::StopString(_) | Self::GrammarEnd => Some("stop"),
             Self::MaxTokens | Self::ContextFull => Some("length"),
             Self::Failed(_) => None,
         }

@@ -32,6 +32,22 @@ fn every_change_is_found_where_it_was_made() {
 }
 
 #[test]
+fn every_change_of_a_draft_is_found() {
+    let settings =
+        format!("{USUAL}drafter = \"random\"\ndrafts = 5\nscheduling = \"async\"\nverify-rule = \"rejection\"\n");
+    let recorded = record(SyntheticModel::lfm2(11), &settings);
+    assert_all_found(&recorded, &recorded.records, mutations::of_speculation());
+}
+
+#[test]
+fn every_change_of_a_mask_is_found() {
+    let reasoning = format!("reasoning-end = {:?}\n", recorded::REASONING_END);
+    let settings = format!("{USUAL}{reasoning}drafter = \"random\"\ndrafts = 5\n");
+    let recorded = recorded::record_constrained(SyntheticModel::lfm2(11), &settings);
+    assert_all_found(&recorded, &recorded.records, mutations::of_grammars());
+}
+
+#[test]
 fn every_change_of_an_event_is_found() {
     let recorded = recorded::record_poisoned(21);
     let is_event = |record: &&Record| matches!(record, Record::Event(_));

@@ -19,10 +19,11 @@ fn assert_clean(report: &Report) {
     assert!(!report.is_missing_data(), "{}", render::text(report));
 }
 
-/// Every check looked at something, and skipped nothing.
+/// Every check looked at something, and skipped nothing; without drafts there is nothing to accept.
 fn assert_complete(report: &Report) {
     assert_clean(report);
-    for check in CheckName::ALL {
+    let needless = [CheckName::Accept, CheckName::Masks, CheckName::AppliedMask];
+    for check in CheckName::ALL.into_iter().filter(|check| !needless.contains(check)) {
         let tally = &report.checks[&check];
         assert!(
             tally.checked > 0 && tally.skipped == 0 && tally.reasons.is_empty(),
@@ -61,7 +62,11 @@ fn every_check_holds_on_every_architecture_and_head() {
         SyntheticModel::llama(3).with_format(WeightFormat::Q4_1),
         SyntheticModel::lfm2(4).with_format(WeightFormat::Q8_0),
     ] {
-        assert_complete(&replayed(&record(model, USUAL)));
+        assert_complete(&replayed(&record(model.clone(), USUAL)));
+        let drafted = replayed(&record(model, &format!("{USUAL}drafter = \"random\"\n")));
+        assert_complete(&drafted);
+        let accept = &drafted.checks[&CheckName::Accept];
+        assert!(accept.checked > 0 && accept.skipped == 0, "{}", render::text(&drafted));
     }
 }
 
@@ -517,7 +522,7 @@ fn the_summary_says_each_reason_once() {
     let report = replay_file(&recorded.capture, None, Isa::Scalar).unwrap();
     let text = render::text(&report);
     assert_eq!(text.matches("no model was given").count(), 1, "{text}");
-    assert!(text.contains("prompt: none, logits: none, forward: none, sampler: rank only"), "{text}");
+    assert!(text.contains("prompt: none, logits: none, forward: none, masks: none, sampler: rank only"), "{text}");
 }
 
 #[test]
@@ -553,7 +558,7 @@ fn the_command_says_how_it_ended() {
     let (status, output, _) = stepscope(&["replay", &capture, &capture, "--model", &model, "--json"], folder);
     assert_eq!(status, Some(0), "{output}");
     let report: Value = serde_json::from_str(&output).unwrap();
-    assert_eq!(report["checks"].as_object().unwrap().len(), 8);
+    assert_eq!(report["checks"].as_object().unwrap().len(), CheckName::ALL.len());
     let rows = recorded.records.iter().filter(|record| matches!(record, Record::Logits(_))).count() as u64;
     assert_eq!(report["checks"]["logits"]["checked"], 2 * rows, "two captures are summed");
     assert_eq!(report["findings"], Value::Array(Vec::new()));
@@ -589,4 +594,20 @@ fn the_command_says_how_it_ended() {
         assert_eq!(status, Some(2), "{arguments:?}: {errors}");
         assert!(errors.contains(words), "{arguments:?}: {errors}");
     }
+}
+
+#[test]
+fn what_a_header_says_of_faults_changes_no_verdict() {
+    let recorded = record(SyntheticModel::llama(5), &format!("{USUAL}inject = 'seed-ignored'\n"));
+    let told = replayed(&recorded);
+    assert!(told.findings.iter().all(|finding| finding.check == CheckName::Sampler) && told.finding_count() > 0);
+    let untold = changed(&recorded, |records| {
+        for record in records {
+            if let Record::Header(header) = record {
+                assert_eq!(std::mem::take(&mut header.faults), ["seed-ignored"]);
+            }
+        }
+    });
+    assert_eq!(untold.findings, told.findings);
+    assert_eq!(untold.checks, told.checks);
 }

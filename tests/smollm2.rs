@@ -10,7 +10,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use command::stepscope;
-use serde_json::Value;
+use serde_json::{Value, json};
 use stepscope::arith::{Isa, Kernels};
 
 /// `make model` puts it there.
@@ -39,6 +39,40 @@ fn requests() -> String {
         }
     }
     assert_eq!(lines.lines().count(), 2 * CHOSEN.len());
+    lines + &constrained()
+}
+
+/// Tool calls, a schema and an expression, greedy and drawn.
+fn constrained() -> String {
+    const CALLS: [&str; 1] = ["update_order-1"];
+    let mut lines = String::new();
+    for line in include_str!("../captures/tools/requests.jsonl").lines() {
+        let mut line: Value = serde_json::from_str(line).unwrap();
+        if CALLS.contains(&line["custom_id"].as_str().unwrap()) {
+            line["body"]["max_tokens"] = 16.into();
+            lines += &format!("{line}\n");
+            line["custom_id"] = format!("{}-drawn", line["custom_id"].as_str().unwrap()).into();
+            (line["body"]["temperature"], line["body"]["seed"]) = (0.9.into(), 5.into());
+            lines += &format!("{line}\n");
+        }
+    }
+    assert_eq!(lines.lines().count(), 2 * CALLS.len());
+    let ask = |id: &str, form: Value| {
+        let mut body =
+            json!({ "messages": [{ "role": "user", "content": "When and where?" }], "max_tokens": 12, "seed": 2 });
+        body.as_object_mut().unwrap().extend(form.as_object().unwrap().clone());
+        json!({ "custom_id": id, "method": "POST", "url": "/v1/chat/completions", "body": body }).to_string() + "\n"
+    };
+    let schema = json!({ "type": "object", "properties": { "year": { "type": "integer" }, "city": { "type": "string" } },
+        "required": ["year", "city"], "additionalProperties": false });
+    lines += &ask(
+        "schema",
+        json!({ "response_format": { "type": "json_schema", "json_schema": { "name": "a", "schema": schema } } }),
+    );
+    lines += &ask(
+        "regex",
+        json!({ "temperature": 0, "structured_outputs": { "regex": "(Mon|Tues|Fri)day, [0-9]{1,2} (May|June)" } }),
+    );
     lines
 }
 
@@ -52,6 +86,9 @@ fn factors() -> Vec<(&'static str, Vec<&'static str>)> {
         ("--prefill-chunk", vec!["7", "64", "256"]),
         ("--threads", vec!["1", "2"]),
         ("--prefix-cache", vec!["on", "off"]),
+        ("--drafter", vec!["ngram", "grammar", "random"]),
+        ("--drafts", vec!["1", "4", "15"]),
+        ("--scheduling", vec!["sync", "async"]),
     ]
 }
 
@@ -85,16 +122,21 @@ fn outputs_do_not_depend_on_the_way_and_replay_is_clean() {
     let (model, requests_path) = (model().display().to_string(), requests_path.display().to_string());
     let factors = factors();
     let runs = covering_runs(&factors);
-    assert!((9..=16).contains(&runs.len()) || factors[0].1.len() < 3, "{} runs", runs.len());
+    assert!((9..=15).contains(&runs.len()) || factors[0].1.len() < 3, "{} runs", runs.len());
 
+    let flags = |run: &Vec<usize>| -> Vec<&str> {
+        factors.iter().zip(run).flat_map(|((flag, values), value)| [*flag, values[*value]]).collect()
+    };
+    // Plain decoding goes first.
+    let ways: Vec<Vec<&str>> = std::iter::once(Vec::new()).chain(runs.iter().map(flags)).collect();
     let mut first: Option<String> = None;
-    for (number, run) in runs.iter().enumerate() {
+    for (number, way) in ways.iter().enumerate() {
         let path = |extension: &str| folder.path().join(format!("{number}.{extension}")).display().to_string();
         let (capture, outputs) = (path("mcap"), path("jsonl"));
         let mut arguments = vec!["record", "--model", &model, "--requests", &requests_path, "--out", &capture];
         arguments.extend(["--outputs", &outputs]);
-        arguments.extend(factors.iter().zip(run).flat_map(|((flag, values), value)| [*flag, values[*value]]));
-        let settings = arguments[9..].join(" ");
+        arguments.extend(way);
+        let settings = way.join(" ");
         let arguments: Vec<String> = arguments.into_iter().map(str::to_owned).collect();
         let recorded = stepscope(&arguments);
         assert_eq!(recorded.status, 0, "{settings}: {}", recorded.stderr);
@@ -103,7 +145,7 @@ fn outputs_do_not_depend_on_the_way_and_replay_is_clean() {
             None => first = Some(outputs),
             Some(first) => assert_eq!(*first, outputs, "{settings} changes the outputs"),
         }
-        if number == 0 {
+        if number == 0 || number + 1 == ways.len() {
             let replayed: Vec<String> = ["replay", &capture, "--model", &model].map(str::to_owned).into();
             let replayed = stepscope(&replayed);
             assert_eq!(replayed.status, 0, "{settings}: {}", replayed.stdout);

@@ -4,6 +4,7 @@
 
 pub mod dump;
 pub mod export;
+pub mod faults;
 pub mod info;
 mod output;
 pub mod params;
@@ -52,6 +53,7 @@ enum Command {
     Recover(recover::Options),
     Dump(dump::Options),
     Export(export::Options),
+    Faults(faults::Options),
 }
 
 /// Runs the command line of this process.
@@ -95,6 +97,7 @@ fn run(command: Command) -> anyhow::Result<Outcome> {
         Command::Recover(options) => recover::run(&options),
         Command::Dump(options) => dump::run(&options),
         Command::Export(options) => export::run(&options),
+        Command::Faults(options) => faults::run(&options),
     }
 }
 

@@ -8,7 +8,7 @@ use anyhow::{Context, bail};
 
 use super::Outcome;
 use super::output::to_stdout;
-use super::record::{Preparation, context_length, read_config};
+use super::record::{Grammars, Preparation, context_length, read_config};
 use crate::engine::{Clock, Received};
 use crate::model::Model;
 use crate::params::{Request, RequestFault, RequestFields, read_lines, read_one};
@@ -62,7 +62,8 @@ pub fn run(options: &Options) -> anyhow::Result<Outcome> {
     let overrides = overrides.context("table [sampling] of --config")?;
     let model = Model::load(&options.model)?;
     let context_length = context_length(config.context_length.map(|length| length.get()), &model.config)?;
-    let preparation = Preparation::new(&model, overrides, context_length, &Clock::start())?;
+    let grammars = Grammars::new(&model, config.reasoning_end.as_deref())?;
+    let preparation = Preparation::new(&model, grammars, overrides, context_length, &Clock::start())?;
     let submission = preparation.submission(&request, Received::default());
     let submission = submission.with_context(|| place(&options.request, options.line))?;
     let fits = submission.check_prompt(context_length);

@@ -1,6 +1,7 @@
 //! `stepscope record`: run a file of requests through a model, and capture every step.
 
 mod count;
+mod grammars;
 mod header;
 mod notices;
 mod options;
@@ -9,6 +10,7 @@ mod outputs;
 mod paths;
 mod requests;
 mod settings;
+mod speculation;
 mod summary;
 
 use std::collections::BTreeMap;
@@ -18,7 +20,8 @@ use std::time::Instant;
 use anyhow::Context;
 use indicatif::{ProgressBar, ProgressStyle};
 
-pub use options::Options;
+pub(in crate::cli) use self::grammars::Grammars;
+pub use options::{FaultOption, Options};
 
 use self::notices::Notice;
 use self::output_file::OutputFile;
@@ -45,6 +48,9 @@ pub fn run(options: &Options) -> anyhow::Result<Outcome> {
     let settings = Settings::resolve(options)?;
     paths::check(&settings.out, settings.outputs.as_deref())?;
     let lines = read(&settings.requests)?;
+    if let Some(fault) = settings.inject.filter(|_| !settings.quiet) {
+        eprintln!("planted fault {fault}: {}", fault.description());
+    }
     let clock = Clock::start();
     let model = Model::load(&settings.model)?;
     let sizes = settings.sizes(&model.config)?;
@@ -58,10 +64,12 @@ pub fn run(options: &Options) -> anyhow::Result<Outcome> {
             pages: sizes.pages,
             state_slots: settings.max_batch,
             snapshots: sizes.pages,
-            drafts: 0,
+            drafts: settings.speculation.room(),
         },
     )?;
-    let preparation = Preparation::new(&model, settings.overrides.clone(), sizes.context_length, &clock)?;
+    let grammars = Grammars::new(&model, settings.reasoning_end.as_deref())?;
+    let preparation = Preparation::new(&model, grammars, settings.overrides.clone(), sizes.context_length, &clock)?;
+    let preparation = preparation.with_tool_format(settings.tool_format).with_fault(settings.inject);
     let prepared: Vec<Line> = lines.into_iter().map(|line| preparation.prepare(line)).collect();
     let config = EngineConfig {
         max_batch: settings.max_batch,
@@ -70,7 +78,8 @@ pub fn run(options: &Options) -> anyhow::Result<Outcome> {
         context_length: sizes.context_length,
     };
     config.check(&backend.capacity())?;
-    let header = header::header(&settings, &sizes, &model, &backend.device(), &clock);
+    let drafting = speculation::open(&settings, &sizes, &model)?;
+    let header = header::header(&settings, &sizes, &model, &backend.device(), &drafting, &clock);
     model.identity.release_pages();
 
     // Nothing is made before all that can be refused has been looked at.
@@ -80,11 +89,18 @@ pub fn run(options: &Options) -> anyhow::Result<Outcome> {
     let name = model.identity.name.clone();
     let tokenizer = Arc::new(model.tokenizer);
     let tap = CaptureTap::new(writer, settings.tier);
-    let mut engine = Engine::new(backend, tokenizer.clone(), config, clock, tap)?;
+    let engine = Engine::new(backend, tokenizer.clone(), config, clock, tap)?;
+    let engine = engine.speculate(drafting.drafter, settings.speculation.speculation())?;
+    let mut engine = match settings.inject {
+        Some(fault) => engine.inject(fault),
+        None => engine,
+    };
 
     let started = Instant::now();
     let submitted: Vec<Submitted> = prepared.into_iter().map(|line| submit(line, &mut engine)).collect();
-    notices::tell(&submitted);
+    if !settings.quiet {
+        notices::tell(&submitted);
+    }
     let mut finished = run_all(&mut engine, &submitted)?;
     let mut summary = Summary::new(&submitted, &finished, engine.steps(), engine.tap().rows(), started.elapsed());
     let written = engine.into_tap().finish().context("the capture is incomplete")?;
@@ -97,7 +113,9 @@ pub fn run(options: &Options) -> anyhow::Result<Outcome> {
         }
     }
     outputs.map(OutputFile::finish).transpose()?;
-    summary.print(settings.json)?;
+    if !settings.quiet {
+        summary.print(settings.json)?;
+    }
     Ok(summary.outcome())
 }
 

@@ -12,7 +12,7 @@ use super::output::to_stdout;
 use crate::arith::{Isa, KvType};
 use crate::capture::CaptureReader;
 use crate::capture::records::{Header, ModelIdentity};
-use crate::model::Model;
+use crate::model::{Hash, Model};
 use crate::replay::forward::{PlainModel, Products};
 use crate::replay::recording::Recording;
 use crate::replay::{CaptureRecording, CheckName, Job, Report, recorded_kv_type, render, replay};
@@ -28,7 +28,11 @@ pub struct Options {
     /// The model that was recorded. Without it, the cache folder is searched for one of its name or length.
     #[arg(long, value_name = "MODEL")]
     model: Option<PathBuf>,
-    /// Checks to run, separated by commas: prompt, params, validity, logits, forward, sampler, commit, termination.
+    /// The draft model that was recorded, for a capture of the drafter `model`.
+    #[arg(long, value_name = "MODEL")]
+    draft_model: Option<PathBuf>,
+    /// Checks to run, separated by commas: prompt, params, validity, logits, forward, drafts, sampler, accept, commit,
+    /// termination.
     #[arg(long, value_delimiter = ',', value_name = "LIST", conflicts_with = "level")]
     check: Option<Vec<CheckName>>,
     /// `cheap` runs the checks that need no logits row.
@@ -70,11 +74,12 @@ pub fn run(options: &Options) -> anyhow::Result<Outcome> {
         .context("cannot start the worker threads")?;
     let mut report = Report::default();
     let mut models = Models { given: options.model.as_deref(), isa: isa(options.isa), loaded: Vec::new() };
+    let draft_model = options.draft_model.as_deref().map(|path| Loaded::load(path, isa(options.isa))).transpose()?;
     let mut failed = Vec::new();
     for path in &options.captures {
-        let replayed = CaptureReader::open(path)
-            .map_err(anyhow::Error::from)
-            .and_then(|reader| pool.install(|| replay_capture(options, path, reader, &mut models)));
+        let replayed = CaptureReader::open(path).map_err(anyhow::Error::from).and_then(|reader| {
+            pool.install(|| replay_capture(options, path, reader, &mut models, draft_model.as_ref()))
+        });
         match replayed {
             Ok(replayed) => report.merge(replayed),
             Err(error) if options.captures.len() == 1 => return Err(error),
@@ -119,6 +124,7 @@ fn replay_capture(
     path: &Path,
     reader: CaptureReader,
     models: &mut Models<'_>,
+    draft_model: Option<&Loaded>,
 ) -> anyhow::Result<Report> {
     let recording = &CaptureRecording::new(reader);
     let checks = checks(options);
@@ -127,6 +133,10 @@ fn replay_capture(
         Found::None(why) => (None, why),
     };
     let plain = model.map(|loaded| loaded.plain(recording.header())).transpose()?;
+    let draft = match draft_model {
+        Some(loaded) => Some(loaded.draft_of(recording.header())?),
+        None => None,
+    };
     let name = path.display().to_string();
     let bar = progress_bar(&name, recording.requests().len());
     let report = replay(&Job {
@@ -134,6 +144,7 @@ fn replay_capture(
         recording,
         plain: plain.as_ref(),
         no_model: &no_model,
+        draft: draft.as_ref(),
         checks: &checks,
         progress: &|| bar.inc(1),
     });
@@ -211,8 +222,7 @@ impl Models<'_> {
         let index = match self.loaded.iter().position(|loaded| loaded.path == path) {
             Some(index) => index,
             None => {
-                let model = Model::load(&path)?;
-                self.loaded.push(Loaded { path, model, isa: self.isa });
+                self.loaded.push(Loaded::load(&path, self.isa)?);
                 self.loaded.len() - 1
             }
         };
@@ -221,6 +231,30 @@ impl Models<'_> {
 }
 
 impl Loaded {
+    fn load(path: &Path, isa: Isa) -> anyhow::Result<Self> {
+        Ok(Self { path: path.to_owned(), model: Model::load(path)?, isa })
+    }
+
+    /// The draft model of a capture, which must be the one that was recorded.
+    fn draft_of(&self, header: &Header) -> anyhow::Result<PlainModel<'_>> {
+        let named = |name: String| header.configuration.iter().find(|setting| setting.name == name);
+        let hashes = self.model.identity.file_hashes();
+        let recorded = |hash: &'_ Hash| named(format!("draft-model.{}", hash.algorithm));
+        let Some((hash, setting)) = hashes.iter().find_map(|hash| Some((hash, recorded(hash)?))) else {
+            anyhow::bail!("--draft-model: the capture was recorded without a draft model");
+        };
+        if setting.value.trim_matches('"') != hash.hex {
+            anyhow::bail!(
+                "--draft-model {}: its {} is {}, and the recorded draft model's is {}",
+                self.path.display(),
+                hash.algorithm,
+                hash.hex,
+                setting.value
+            );
+        }
+        self.plain(header)
+    }
+
     fn plain(&self, header: &Header) -> anyhow::Result<PlainModel<'_>> {
         let products = Products::new(self.isa, &self.model.weights)?;
         // Where it is not known how keys and values were stored, the pre-flight keeps the forward pass from being run.

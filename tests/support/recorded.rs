@@ -50,8 +50,23 @@ pub fn record(synthetic: SyntheticModel, settings: &str) -> Recorded {
     record_with(synthetic, settings, |_| Vec::new())
 }
 
-/// Records with NaN in place of the floats that `poisoned` names; none are if it is empty.
+/// Records [`constrained_requests`] with a model.
+pub fn record_constrained(synthetic: SyntheticModel, settings: &str) -> Recorded {
+    record_requests(synthetic, settings, 4 * CONTEXT_LENGTH, |_| Vec::new(), constrained_requests)
+}
+
 fn record_with(synthetic: SyntheticModel, settings: &str, poisoned: impl Fn(&Model) -> Vec<u8>) -> Recorded {
+    record_requests(synthetic, settings, CONTEXT_LENGTH, poisoned, requests)
+}
+
+/// Records with NaN in place of the floats that `poisoned` names; none are if it is empty.
+fn record_requests(
+    synthetic: SyntheticModel,
+    settings: &str,
+    context_length: usize,
+    poisoned: impl Fn(&Model) -> Vec<u8>,
+    requests: impl Fn(&Model) -> Vec<Value>,
+) -> Recorded {
     let folder = TempDir::new().unwrap();
     let path = |name: &str| folder.path().join(name);
     let mut synthetic = synthetic;
@@ -67,7 +82,7 @@ fn record_with(synthetic: SyntheticModel, settings: &str, poisoned: impl Fn(&Mod
     let model = Model::load(&path("model.gguf")).unwrap();
     let lines: Vec<String> = requests(&model).iter().map(Value::to_string).collect();
     std::fs::write(path("requests.jsonl"), lines.join("\n")).unwrap();
-    let fixed = format!("threads = 1\ncontext-length = {CONTEXT_LENGTH}\n");
+    let fixed = format!("threads = 1\ncontext-length = {context_length}\n");
     std::fs::write(path("config.toml"), format!("{fixed}{settings}[sampling]\nmin_p = 0.01\n")).unwrap();
     let options = record::Options {
         model: Some(path("model.gguf")),
@@ -81,6 +96,37 @@ fn record_with(synthetic: SyntheticModel, settings: &str, poisoned: impl Fn(&Mod
     let reader = CaptureReader::open(&capture).unwrap();
     let records = reader.messages().map(|message| message.unwrap().record).collect();
     Recorded { model, records, folder, capture }
+}
+
+/// The token that ends reasoning sections of [`constrained_requests`].
+pub const REASONING_END: &str = "</tool_call>";
+
+/// One request per kind of constraint. Their reasoning ends where their bias says so, or never.
+pub fn constrained_requests(model: &Model) -> Vec<Value> {
+    let end = model.tokenizer.token_id(REASONING_END).unwrap().0.to_string();
+    let schema = json!({"type": "object", "properties": {"number": {"type": "integer"}, "letter": {"enum": ["x", "y"]}},
+        "required": ["number", "letter"], "additionalProperties": false});
+    let bodies = [
+        json!({"temperature": 0, "max_tokens": 60, "logit_bias": {end.as_str(): 100},
+            "response_format": {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema}}}),
+        json!({"seed": 2, "max_tokens": 60, "ignore_eos": true, "logit_bias": {end.as_str(): 100},
+            "structured_outputs": {"regex": "[ab]{3,5}c"}}),
+        json!({"seed": 3, "n": 2, "max_tokens": 60, "logit_bias": {end.as_str(): 5}, "repetition_penalty": 1.2,
+            "structured_outputs": {"choice": ["yes, of course", "no"]}, "logprobs": true}),
+        json!({"seed": 4, "max_tokens": 40, "response_format": {"type": "json_object"}}),
+        json!({"temperature": 0, "max_tokens": 40, "logit_bias": {end.as_str(): 100},
+            "structured_outputs": {"grammar": "start: \"the other \" NAME \" = \" NUMBER\nNAME: /[a-z]+/\nNUMBER: /[0-9]+/"}}),
+        json!({"seed": 5, "max_tokens": 12}),
+        json!({"temperature": 0, "max_tokens": 60, "tool_choice": "required", "parallel_tool_calls": false,
+            "logit_bias": {end.as_str(): 100},
+            "tools": [{"type": "function", "function": {"name": "look", "description": "Looks.", "parameters":
+                {"type": "object", "properties": {"n": {"enum": [1, 2]}}, "required": ["n"], "additionalProperties": false}}}]}),
+    ];
+    let line = |(index, mut body): (usize, Value)| {
+        body["messages"] = json!([{"role": "user", "content": format!("Question {index}")}]);
+        json!({"custom_id": format!("line-{index}"), "method": "POST", "url": "/v1/chat/completions", "body": body})
+    };
+    bodies.into_iter().enumerate().map(line).collect()
 }
 
 /// One request per way of sampling and of ending, and one that is refused.
@@ -133,6 +179,7 @@ pub fn replay_file(capture: &Path, model: Option<&Model>, isa: Isa) -> Result<Re
         recording: &recording,
         plain: plain.as_ref(),
         no_model: "no model was given",
+        draft: None,
         checks: &CheckName::ALL,
         progress: &|| {},
     })

@@ -6,12 +6,21 @@ use crate::capture::records::{
     DraftVerdict, RowRecord, RowStatistics, SchedulerMode, StepPath, StepRecord, StopReason, VerdictReason,
     WithheldReason,
 };
+use crate::forensics::signs::Sign;
 
 /// One line of the table.
 pub(super) struct Line<'a> {
     pub(super) step: &'a StepRecord,
     /// The row and its index; `None` for a step without rows.
     pub(super) row: Option<(u32, &'a RowRecord)>,
+    /// What the step shows, in the order of [`Sign::ALL`].
+    pub(super) signs: &'a [Option<bool>],
+}
+
+impl Line<'_> {
+    fn shows(&self, sign: Sign) -> Option<bool> {
+        self.signs.get(sign as usize).copied().flatten()
+    }
 }
 
 /// Declares the columns: name, type, and a value that is `None` where it is unknown.
@@ -64,7 +73,7 @@ columns! {
     state_column: u32 = |line| line.step.state.map(|state| state.column);
     drafts: u32 = |line| Some(line.step.drafts.len() as u32);
     drafts_raw: u32 = |line| line.step.drafts_raw.as_ref().map(|drafts| drafts.len() as u32);
-    withheld: u32 = |line| Some(line.step.drafts.iter().filter(|draft| **draft < 0).count() as u32);
+    withheld: u32 = |line| line.step.withheld.as_ref().map(|withheld| withheld.len() as u32);
     withheld_by_grammar: u32 = |line| withheld(line.step, WithheldReason::Grammar);
     withheld_as_missing: u32 = |line| withheld(line.step, WithheldReason::Missing);
     withheld_at_limit: u32 = |line| withheld(line.step, WithheldReason::Limit);
@@ -116,10 +125,32 @@ columns! {
         VerdictReason::Grammar => "grammar",
         VerdictReason::AfterRejection => "after_rejection",
         VerdictReason::AfterEnd => "after_end",
+        VerdictReason::Missing => "missing",
     }.to_owned());
     draft_p: f64 = |line| verdict(line)?.p;
     draft_q: f64 = |line| verdict(line)?.q;
     draft_u: f64 = |line| verdict(line)?.u;
+    forced_token: u32 = |line| Some(line.row?.1.forced?.token);
+    forced_rank: u32 = |line| line.row?.1.forced?.rank;
+    forced_margin: f32 = |line| line.row?.1.forced?.margin;
+    shrunk_query: bool = |line| line.shows(Sign::ShrunkQuery);
+    draftless_after_acceptance: bool = |line| line.shows(Sign::DraftlessAfterAcceptance);
+    nothing_accepted: bool = |line| line.shows(Sign::NothingAccepted);
+    token_outside_mask: bool = |line| line.shows(Sign::TokenOutsideMask);
+    mask_allows_everything: bool = |line| line.shows(Sign::MaskAllowsEverything);
+    grammar_out_of_step: bool = |line| line.shows(Sign::GrammarOutOfStep);
+    invalid_row_gave_token: bool = |line| line.shows(Sign::InvalidRowGaveToken);
+    not_the_best_token: bool = |line| line.shows(Sign::NotTheBestToken);
+    bonus_beside_rejection: bool = |line| line.shows(Sign::BonusBesideRejection);
+    impossible_draft_accepted: bool = |line| line.shows(Sign::ImpossibleDraftAccepted);
+    masks_differ: bool = |line| line.shows(Sign::MasksDiffer);
+    tokens_after_the_end: bool = |line| line.shows(Sign::TokensAfterTheEnd);
+    draft_changed: bool = |line| line.shows(Sign::DraftChanged);
+    filter_skipped: bool = |line| line.shows(Sign::FilterSkipped);
+    draft_length_varies: bool = |line| line.shows(Sign::DraftLengthVaries);
+    near_tie: bool = |line| line.shows(Sign::NearTie);
+    forced_draft_rejected: bool = |line| line.shows(Sign::ForcedDraftRejected);
+    repeats: bool = |line| line.shows(Sign::Repeats);
 }
 
 fn statistics<'a>(line: &Line<'a>) -> Option<&'a RowStatistics> {

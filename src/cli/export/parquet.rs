@@ -9,7 +9,10 @@ use polars::prelude::{DataFrame, ParquetWriter};
 
 use super::super::Outcome;
 use super::columns::{Columns, Line};
+use crate::capture::records::StepRecord;
 use crate::capture::{CaptureError, CaptureReader};
+use crate::forensics::signs::{Conditions, Seen, Sign};
+use crate::types::SequenceId;
 
 /// Lines of one batch, a row group of the file.
 const BATCH: usize = 64 << 10;
@@ -39,6 +42,7 @@ fn write(reader: &CaptureReader, file: File) -> anyhow::Result<(u64, u64)> {
     let mut writer = ParquetWriter::new(file).batched(empty.schema())?;
     let (mut lines, mut unreadable, mut waiting) = (0_u64, 0_u64, 0_usize);
     for sequence in reader.sequences() {
+        let mut signs = SignsOf::new(reader, sequence);
         for step in reader.steps(sequence) {
             let step = match step {
                 Ok(step) => step,
@@ -49,10 +53,11 @@ fn write(reader: &CaptureReader, file: File) -> anyhow::Result<(u64, u64)> {
                     continue;
                 }
             };
+            let shown = signs.of(&step);
             let rows = (0_u32..).zip(&step.rows).map(Some);
             let none = step.rows.is_empty().then_some(None);
             for row in rows.chain(none) {
-                columns.push(&Line { step: &step, row });
+                columns.push(&Line { step: &step, row, signs: &shown });
                 waiting += 1;
             }
             if waiting >= BATCH {
@@ -66,6 +71,40 @@ fn write(reader: &CaptureReader, file: File) -> anyhow::Result<(u64, u64)> {
     writer.write_batch(&DataFrame::new_infer_height(columns.take())?)?;
     writer.finish()?;
     Ok((lines, unreadable))
+}
+
+/// What the steps of a sequence show, one after the other.
+struct SignsOf<'a> {
+    reader: &'a CaptureReader,
+    conditions: Option<Conditions>,
+    previous: Option<StepRecord>,
+    tokens: Vec<u32>,
+}
+
+impl<'a> SignsOf<'a> {
+    fn new(reader: &'a CaptureReader, sequence: SequenceId) -> Self {
+        let admission = reader.request(sequence.request).ok().and_then(|records| records.admission);
+        let conditions = admission.as_ref().and_then(Conditions::of);
+        let tokens = admission.map(|admission| admission.prompt_tokens).unwrap_or_default();
+        Self { reader, conditions, previous: None, tokens }
+    }
+
+    fn of(&mut self, step: &StepRecord) -> Vec<Option<bool>> {
+        self.tokens.extend(&step.emitted);
+        let mask = |hash: &[u8; 32]| self.reader.mask(hash).ok().flatten();
+        let model = self.reader.header().model.as_ref();
+        let seen = Seen {
+            step,
+            previous: self.previous.as_ref(),
+            conditions: self.conditions,
+            vocabulary: model.and_then(|model| model.vocabulary_size),
+            mask: &mask,
+            tokens: &self.tokens,
+        };
+        let shown = Sign::ALL.into_iter().map(|sign| sign.shows(&seen)).collect();
+        self.previous = Some(step.clone());
+        shown
+    }
 }
 
 fn partial_path(out: &Path) -> PathBuf {
@@ -142,6 +181,7 @@ mod tests {
             applied_mask: None,
             mask_population: None,
             logprob: None,
+            forced: None,
         }
     }
 

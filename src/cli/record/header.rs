@@ -1,12 +1,14 @@
 //! The capture's header: what made it, and under which rules.
 
 use super::settings::{Settings, Sizes};
+use super::speculation::Drafting;
 use crate::arith::Isa;
 use crate::backend::DeviceDescription;
 use crate::capture::records::{
     Component, Device, FORMAT_VERSION, Header, KernelIdentity, LabelledHash, ModelIdentity, Recorder,
 };
 use crate::engine::Clock;
+use crate::grammar::GrammarFactory;
 use crate::model::{Hash, Model, Tokenizer};
 
 /// The header of a capture that this build makes of `model`, running on `device`.
@@ -15,9 +17,10 @@ pub(super) fn header(
     sizes: &Sizes,
     model: &Model,
     device: &DeviceDescription,
+    drafting: &Drafting,
     clock: &Clock,
 ) -> Header {
-    let (tokenizer, version) = Tokenizer::COMPONENT;
+    let component = |(name, version): (&str, &str)| Component { name: name.to_owned(), version: version.to_owned() };
     Header {
         format_version: FORMAT_VERSION,
         recorder: Recorder {
@@ -30,9 +33,9 @@ pub(super) fn header(
         epoch_ns: clock.epoch_ns(),
         model: Some(identity(model, sizes)),
         device: Some(device_record(device)),
-        configuration: settings.recorded.clone(),
-        components: vec![Component { name: tokenizer.to_owned(), version: version.to_owned() }],
-        faults: Vec::new(),
+        configuration: settings.recorded.iter().chain(&drafting.recorded).cloned().collect(),
+        components: vec![component(Tokenizer::COMPONENT), component(GrammarFactory::COMPONENT)],
+        faults: settings.inject.iter().map(|fault| fault.name().to_owned()).collect(),
         logits_tier: settings.tier.in_header(),
         redactions: Vec::new(),
     }

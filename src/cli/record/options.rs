@@ -1,11 +1,14 @@
 //! The flags of `record`. The same names, as keys of a TOML file, make a `--config`.
 
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use clap::ValueEnum;
 use serde::Deserialize;
 
 use super::count::Count;
+use crate::capture::records::MOST_DRAFTS;
+use crate::engine::faults::{Fault, UnknownFault};
 
 /// Most sequences at a time, and most threads: far more than a machine has use for.
 const MANY: usize = 1024;
@@ -68,6 +71,36 @@ pub struct Options {
     /// Instruction set of the CPU backend; the results are the same [default: auto]
     #[arg(long, value_name = "ISA")]
     pub isa: Option<IsaOption>,
+    /// What proposes tokens for a step to verify [default: none]
+    #[arg(long, value_name = "DRAFTER")]
+    pub drafter: Option<DrafterOption>,
+    /// Most drafts per step and sequence, 1 to 64 [default: 4]
+    #[arg(long, value_name = "N")]
+    pub drafts: Option<Count<MOST_DRAFTS>>,
+    /// Model of the drafter `model`, with the same tokenizer as --model
+    #[arg(long, value_name = "PATH")]
+    pub draft_model: Option<PathBuf>,
+    /// What the drafter `scripted` proposes: JSON lines with `custom_id`, `tokens` and, for further choices, `choice`
+    #[arg(long, value_name = "FILE")]
+    pub draft_script: Option<PathBuf>,
+    /// When the length of a step's queries is decided; the results are the same [default: sync]
+    #[arg(long, value_name = "MODE")]
+    pub scheduling: Option<SchedulingOption>,
+    /// How drafts of sampled requests are verified [default: coupled]
+    #[arg(long, value_name = "RULE")]
+    pub verify_rule: Option<VerifyRuleOption>,
+    /// Token that ends a reasoning section, such as `</think>`: what constrains the output begins after it
+    #[arg(long, value_name = "TOKEN")]
+    pub reasoning_end: Option<String>,
+    /// How tool calls are written [default: as the model's chat template does, or else json]
+    #[arg(long, value_name = "FORMAT")]
+    pub tool_format: Option<ToolFormatOption>,
+    /// What does the grammars of constrained outputs [default: llguidance]
+    #[arg(long, value_name = "BACKEND")]
+    pub grammar_backend: Option<GrammarBackendOption>,
+    /// Plant a fault, to prove that it is found; `stepscope faults` lists them
+    #[arg(long, value_name = "FAULT")]
+    pub inject: Option<FaultOption>,
     /// What the capture keeps of each logits row [default: hidden]
     #[arg(long, value_name = "TIER")]
     pub tier: Option<TierOption>,
@@ -82,6 +115,10 @@ pub struct Options {
     #[arg(long)]
     #[serde(default)]
     pub json: bool,
+    /// Print nothing; for the commands that record by themselves.
+    #[arg(skip)]
+    #[serde(skip)]
+    pub quiet: bool,
     /// TOML file with any of these flags, and a table `[sampling]` of overrides
     #[arg(long, value_name = "FILE")]
     #[serde(skip)]
@@ -89,6 +126,25 @@ pub struct Options {
     /// The operator's overrides of sampling parameters; they can stand in the file alone.
     #[arg(skip)]
     pub sampling: Option<toml::Table>,
+}
+
+/// A planted fault, by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FaultOption(pub Fault);
+
+impl FromStr for FaultOption {
+    type Err = UnknownFault;
+
+    fn from_str(name: &str) -> Result<Self, UnknownFault> {
+        name.parse().map(Self)
+    }
+}
+
+impl<'de> Deserialize<'de> for FaultOption {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let name = String::deserialize(deserializer)?;
+        name.parse().map_err(serde::de::Error::custom)
+    }
 }
 
 /// On or off.
@@ -125,6 +181,64 @@ pub enum IsaOption {
     Avx2,
     /// AVX-512 with VNNI
     Avx512,
+}
+
+/// What proposes drafts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DrafterOption {
+    /// Nothing: one token per step
+    None,
+    /// What came after the same few tokens the last time
+    Ngram,
+    /// A small model
+    Model,
+    /// The tokens that the request's grammar forces
+    Grammar,
+    /// What a file says
+    Scripted,
+    /// Chaos: random counts of random tokens
+    Random,
+}
+
+/// When the length of a step's queries is decided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SchedulingOption {
+    /// Once the drafts are known: those that cannot count are trimmed
+    Sync,
+    /// Before: every query has its full length, and drafts that cannot count are withheld
+    Async,
+}
+
+/// How drafts of sampled requests are verified.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum VerifyRuleOption {
+    /// Accepted when it is the token that is drawn without it: a seed gives the same text with any drafts
+    Coupled,
+    /// Accepted by chance, p against q: the distribution is the same, the text depends on the drafts
+    Rejection,
+}
+
+/// How tool calls are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ToolFormatOption {
+    /// A JSON object in `<tool_call>` tags
+    Json,
+    /// `<function=...>` and `<parameter=...>` tags in `<tool_call>` tags, with text between them
+    Tagged,
+}
+
+/// What does the grammars.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum GrammarBackendOption {
+    /// The llguidance library
+    Llguidance,
+    /// The xgrammar library (not there yet)
+    Xgrammar,
 }
 
 /// What is kept of a logits row.

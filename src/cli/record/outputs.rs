@@ -108,7 +108,9 @@ impl OutputLine {
                 .map(|entry| token_logprob(entry, tokenizer))
                 .collect()
         });
-        Choice { text: choice.text, finish: choice.reason, logprobs }
+        let parsed = choice.calls.unwrap_or_default();
+        let text = if parsed.calls.is_empty() { choice.text } else { parsed.content };
+        Choice { text, calls: parsed.calls, call_problems: parsed.problems, finish: choice.reason, logprobs }
     }
 }
 

@@ -4,10 +4,16 @@ use std::path::Path;
 
 use anyhow::Context;
 
+use super::grammars::Grammars;
+use super::options::ToolFormatOption;
 use super::outputs::OutputLine;
-use crate::engine::{Clock, Layers, Prompt, Received, Submission};
+use crate::engine::faults::Fault;
+use crate::engine::{Clock, Layers, Prompt, Received, Submission, Tooling};
 use crate::model::{ChatPrompt, ChatTemplate, Model, Tokenizer};
-use crate::params::{Defaults, Input, Request, RequestError, RequestFault, RequestFields, RequestLine, read_lines};
+use crate::params::{
+    Defaults, Input, OutputConstraint, Request, RequestError, RequestFault, RequestFields, RequestLine, read_lines,
+};
+use crate::tools::{self, JsonFormat, TaggedFormat, ToolFormat, ToolUse};
 
 /// Reads a request file.
 pub(super) fn read(path: &Path) -> anyhow::Result<Vec<RequestLine>> {
@@ -30,6 +36,10 @@ pub(super) struct Line {
 pub(in crate::cli) struct Preparation<'a> {
     tokenizer: &'a Tokenizer,
     chat_template: Option<&'a ChatTemplate>,
+    grammars: Grammars<'a>,
+    /// A planted fault of the resolution.
+    fault: Option<Fault>,
+    tool_format: &'static dyn ToolFormat,
     defaults: Defaults,
     layers: Layers,
     /// The time that chat templates see: that of the capture's header, so that replay can render them again.
@@ -41,6 +51,7 @@ impl<'a> Preparation<'a> {
     /// If the model's generation config recommends what no request could have.
     pub fn new(
         model: &'a Model,
+        grammars: Grammars<'a>,
         overrides: RequestFields,
         context_length: usize,
         clock: &Clock,
@@ -52,7 +63,33 @@ impl<'a> Preparation<'a> {
         };
         let unix_seconds = clock.epoch_ns() / 1_000_000_000;
         let chat_template = model.chat_template.as_ref();
-        Ok(Self { tokenizer: &model.tokenizer, chat_template, defaults, layers, unix_seconds })
+        let tool_format = tools::format_of_template(chat_template.map_or("", ChatTemplate::source));
+        let fault = None;
+        Ok(Self {
+            tokenizer: &model.tokenizer,
+            chat_template,
+            grammars,
+            fault,
+            tool_format,
+            defaults,
+            layers,
+            unix_seconds,
+        })
+    }
+
+    /// The same with a planted fault, where it is one of the resolution.
+    pub(super) fn with_fault(self, fault: Option<Fault>) -> Self {
+        Self { fault, ..self }
+    }
+
+    /// The same with calls written as an operator wants them.
+    pub(super) fn with_tool_format(self, format: Option<ToolFormatOption>) -> Self {
+        let tool_format: &'static dyn ToolFormat = match format {
+            None => return self,
+            Some(ToolFormatOption::Json) => &JsonFormat,
+            Some(ToolFormatOption::Tagged) => &TaggedFormat,
+        };
+        Self { tool_format, ..self }
     }
 
     /// Resolves a line's parameters and tokenizes its prompt.
@@ -71,13 +108,28 @@ impl<'a> Preparation<'a> {
 
     /// What the engine takes of a request.
     pub fn submission(&self, request: &Request, received: Received) -> Result<Submission, RequestFault> {
-        let resolved = request.resolve(&self.defaults)?;
-        let prompt = self.prompt(&request.input)?;
+        let mut resolved = request.resolve(&self.defaults)?;
+        if let Some(fault) = self.fault {
+            fault.resolve(&mut resolved);
+        }
+        let prompt = self.prompt(&request.input, request.tools.as_ref())?;
         let sampling = resolved.sampling();
-        Ok(Submission { received, session: None, prompt, sampling, resolved, layers: self.layers.clone() })
+        let compile = |output| self.grammars.compile(output, &prompt.tokens);
+        let of_tools = || self.constraint_of_tools(request);
+        let grammar = request.constraint.clone().or_else(of_tools).as_ref().map(compile).transpose()?;
+        let tools = request.tools.clone().map(|tools| Tooling { tools, format: self.tool_format });
+        let layers = self.layers.clone();
+        Ok(Submission { received, session: None, prompt, sampling, resolved, layers, grammar, tools })
     }
 
-    fn prompt(&self, input: &Input) -> Result<Prompt, RequestFault> {
+    /// What the tools of a request demand of its output.
+    fn constraint_of_tools(&self, request: &Request) -> Option<OutputConstraint> {
+        let tools = request.tools.as_ref()?;
+        let constraint = tools::grammar(tools, self.tool_format, self.tokenizer)?;
+        Some(OutputConstraint { field: "tools", constraint })
+    }
+
+    fn prompt(&self, input: &Input, tools: Option<&ToolUse>) -> Result<Prompt, RequestFault> {
         let encode = |field: &'static str, text: String, add_special_tokens: bool| {
             let tokens = self.tokenizer.encode(&text, add_special_tokens);
             let tokens = tokens.map_err(|error| fault(field, "a text that the tokenizer takes", error))?;
@@ -91,8 +143,13 @@ impl<'a> Preparation<'a> {
                     field: "messages".to_owned(),
                     why: "the model has no chat template; send a `prompt`".to_owned(),
                 })?;
-                let prompt =
-                    ChatPrompt { messages, tools: None, add_generation_prompt: true, unix_seconds: self.unix_seconds };
+                let told = tools::for_template(messages, tools, self.tool_format, template.source());
+                let prompt = ChatPrompt {
+                    messages: &told.messages,
+                    tools: told.tools.as_ref(),
+                    add_generation_prompt: true,
+                    unix_seconds: self.unix_seconds,
+                };
                 let text = template.render(prompt);
                 let text = text.map_err(|error| fault("messages", "what the model's chat template renders", error))?;
                 // The template writes the special tokens itself.

@@ -8,12 +8,20 @@ use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 
 use super::count::Count;
-use super::options::{BackendOption, IsaOption, KvTypeOption, Options, OverflowOption, Switch, TierOption};
+use super::options::{
+    BackendOption, DrafterOption, GrammarBackendOption, IsaOption, KvTypeOption, Options, OverflowOption,
+    SchedulingOption, Switch, TierOption, ToolFormatOption, VerifyRuleOption,
+};
+use super::speculation::SpeculationSettings;
 use crate::arith::{ATTENTION_CHUNK, Isa, KvType};
 use crate::backend::BackendKind;
 use crate::capture::Overflow;
 use crate::capture::records::Setting;
 use crate::capture::tap::Tier;
+use crate::engine::faults::Fault;
+use crate::engine::sampler::VerifyRule;
+use crate::engine::speculation::Scheduling;
+use crate::grammar::GrammarSettings;
 use crate::model::{LayerKind, ModelConfig};
 use crate::params::RequestFields;
 
@@ -35,6 +43,14 @@ pub(super) struct Settings {
     pub backend: BackendKind,
     /// `None` for the best that the machine has.
     pub isa: Option<Isa>,
+    pub speculation: SpeculationSettings,
+    /// The token that ends a reasoning section.
+    pub reasoning_end: Option<String>,
+    /// How tool calls are written; `None` leaves it to the chat template.
+    pub tool_format: Option<ToolFormatOption>,
+    /// The planted fault. It stands in the header by itself, so that nothing else in a capture depends on it.
+    pub inject: Option<Fault>,
+    pub quiet: bool,
     pub tier: Tier,
     pub overflow: Overflow,
     pub json: bool,
@@ -92,6 +108,24 @@ impl Settings {
                 IsaOption::Avx2 => Some(Isa::Avx2),
                 IsaOption::Avx512 => Some(Isa::Avx512),
             },
+            speculation: SpeculationSettings {
+                drafter: layers.or("drafter", |options| options.drafter, DrafterOption::None, name),
+                drafts: layers.or("drafts", |options| options.drafts, Count::nearest(4), number).get(),
+                draft_model: layers.choose("draft-model", |options| options.draft_model.clone(), path),
+                draft_script: layers.choose("draft-script", |options| options.draft_script.clone(), path),
+                scheduling: match layers.or("scheduling", |options| options.scheduling, SchedulingOption::Sync, name) {
+                    SchedulingOption::Sync => Scheduling::Sync,
+                    SchedulingOption::Async => Scheduling::Async,
+                },
+                rule: match layers.or("verify-rule", |options| options.verify_rule, VerifyRuleOption::Coupled, name) {
+                    VerifyRuleOption::Coupled => VerifyRule::Coupled,
+                    VerifyRuleOption::Rejection => VerifyRule::Rejection,
+                },
+            },
+            reasoning_end: layers.choose("reasoning-end", |options| options.reasoning_end.clone(), |text| json!(text)),
+            tool_format: layers.choose("tool-format", |options| options.tool_format, name),
+            inject: flags.inject.or(file.inject).map(|option| option.0),
+            quiet: flags.quiet,
             tier: layers.tier(),
             overflow: match layers.or("overflow", |options| options.overflow, OverflowOption::Block, name) {
                 OverflowOption::Block => Overflow::Block,
@@ -103,10 +137,20 @@ impl Settings {
             overrides,
             recorded: Vec::new(),
         };
+        settings.speculation.check(flags)?;
+        let backend = |options: &Options| options.grammar_backend;
+        if layers.or("grammar-backend", backend, GrammarBackendOption::Llguidance, name)
+            == GrammarBackendOption::Xgrammar
+        {
+            bail!("grammar-backend: xgrammar is not there yet; use llguidance");
+        }
         let mut recorded = layers.recorded;
         for (field, value) in settings.overrides.to_json().as_object().into_iter().flatten() {
             recorded.push(setting(&format!("sampling.{field}"), value, "config-file"));
         }
+        let GrammarSettings { canonical_tokens, whitespace } = GrammarSettings::default();
+        recorded.push(setting("grammar.canonical-tokens", &json!(canonical_tokens), "default"));
+        recorded.push(setting("grammar.whitespace", &json!(whitespace.name()), "default"));
         Ok(Self { recorded, ..settings })
     }
 

@@ -1,11 +1,13 @@
 //! The table of mutations: one per kind of field.
 
 mod event;
+mod grammar;
 mod header;
 mod logits;
 mod loss;
 mod request;
 mod row;
+mod speculation;
 mod step;
 
 use stepscope::capture::Record;
@@ -60,6 +62,16 @@ pub fn of_losses() -> Vec<Mutation> {
 }
 
 pub use loss::lose_a_payload;
+
+/// Mutations of a capture with drafts that chance tests.
+pub fn of_speculation() -> Vec<Mutation> {
+    speculation::table()
+}
+
+/// Mutations of a capture of [`recorded::constrained_requests`](crate::recorded::constrained_requests).
+pub fn of_grammars() -> Vec<Mutation> {
+    grammar::table()
+}
 
 /// Mutations of everything else.
 pub fn table() -> Vec<Mutation> {

@@ -25,8 +25,11 @@ fn _every_field(admission: Admission, completion: Completion) {
         server_overrides: _,
         generation_config: _,
         warnings: _,
+        constraint: _,
+        tool_format: _,
     } = admission;
-    let Completion { request: _, choice: _, time_ns: _, stop: _, emitted_tokens: _, text: _ } = completion;
+    let Completion { request: _, choice: _, time_ns: _, stop: _, emitted_tokens: _, text: _, tool_calls: _ } =
+        completion;
 }
 
 /// Changes a member of the body.

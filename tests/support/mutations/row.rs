@@ -1,6 +1,6 @@
 //! Mutations of row records.
 
-use stepscope::capture::records::{RowRecord, RowStatistics};
+use stepscope::capture::records::{ForcedToken, RowRecord, RowStatistics};
 use stepscope::replay::CheckName::{Commit, Forward, Logits, Sampler, Validity};
 
 use super::Expected::Finding;
@@ -18,6 +18,7 @@ fn _every_field(row: RowRecord, statistics: RowStatistics) {
         applied_mask: _,
         mask_population: _,
         logprob: _,
+        forced: _,
     } = row;
     let RowStatistics {
         argmax: _,
@@ -50,6 +51,9 @@ pub fn table() -> Vec<Mutation> {
         of_row("row.scheduler_mask", 0, Finding(Commit), |row| row.scheduler_mask = Some([1; 32])),
         of_row("row.applied_mask", 0, Finding(Commit), |row| row.applied_mask = Some([1; 32])),
         of_row("row.mask_population", 0, Finding(Commit), |row| row.mask_population = Some(1)),
+        of_row("row.forced", 0, Finding(Commit), |row| {
+            row.forced = Some(ForcedToken { token: 1, rank: None, margin: None });
+        }),
         of_row("statistics.argmax", 0, Finding(Logits), |row| {
             let statistics = statistics(row);
             statistics.argmax = statistics.argmax.map(|token| token ^ 1);

@@ -5,7 +5,7 @@ use stepscope::capture::records::{
     BatchPlace, DraftVerdict, GrammarStep, SchedulerMode, StateRead, StepPath, StepRecord, StopReason, Timings,
     VerdictReason, WithheldDraft, WithheldReason,
 };
-use stepscope::replay::CheckName::{Commit, Sampler, Termination};
+use stepscope::replay::CheckName::{Commit, Drafts, Sampler, Termination};
 
 use super::Expected::Finding;
 use super::{Mutation, Place, Which, find_step, mutation, of_step};
@@ -59,7 +59,7 @@ pub fn table() -> Vec<Mutation> {
     let mut table = vec![
         of_step("first_position", DECODE, Finding(Commit), |step| step.first_position += 1),
         of_step("first_position, prefill", PREFILL, Finding(Commit), |step| step.first_position += 1),
-        of_step("drafts", DECODE, Finding(Commit), |step| step.drafts.push(5)),
+        of_step("drafts", DECODE, Finding(Drafts), |step| step.drafts.push(5)),
         of_step("emitted, another token", DECODE, Finding(Sampler), |step| {
             step.emitted[0] ^= 1;
             step.rows[0].token = Some(step.emitted[0]);
@@ -83,8 +83,8 @@ pub fn table() -> Vec<Mutation> {
         }),
         of_step("input_tokens, unknown", PREFILL, Finding(Commit), |step| step.input_tokens = None),
         of_step("cached_prefix", DECODE, Finding(Commit), |step| step.cached_prefix = Some(32)),
-        of_step("drafts_raw", DECODE, Finding(Commit), |step| step.drafts_raw = Some(vec![5])),
-        of_step("withheld", DECODE, Finding(Commit), |step| {
+        of_step("drafts_raw", DECODE, Finding(Drafts), |step| step.drafts_raw = Some(vec![5])),
+        of_step("withheld", DECODE, Finding(Drafts), |step| {
             step.withheld = Some(vec![WithheldDraft { index: 0, reason: WithheldReason::Limit }]);
         }),
         of_step("state.column", DECODE, Finding(Commit), |step| state(step).column += 1),

@@ -1,0 +1,98 @@
+//! Planted faults: each changes an answer and is caught by the check that should catch it.
+
+#[path = "support/bench.rs"]
+#[allow(dead_code, reason = "each test binary uses a part of it")]
+mod bench;
+#[path = "support/command.rs"]
+mod command;
+
+use bench::{Bench, line};
+use command::stepscope;
+use serde_json::{Value, json};
+use stepscope::capture::{CaptureReader, Record};
+use stepscope::model::synthetic::SyntheticModel;
+
+fn run(arguments: &[&str]) -> command::Run {
+    stepscope(&arguments.iter().map(|&argument| argument.to_owned()).collect::<Vec<_>>())
+}
+
+#[test]
+fn every_fault_is_caught_and_clean_runs_are_clean() {
+    let run = run(&["faults", "--teeth", "--json"]);
+    let table: Value = serde_json::from_str(&run.stdout).unwrap_or_else(|error| panic!("{error}: {}", run.stderr));
+    let faults = table["faults"].as_array().unwrap();
+    let missed: Vec<&Value> = faults.iter().filter(|fault| fault["is_caught"] != true).collect();
+    assert!(missed.is_empty(), "{missed:#?}");
+    assert_eq!(table["clean"]["findings"], 0);
+    assert!(table["clean"]["step_records"].as_u64() >= Some(5_000), "{}", table["clean"]);
+    assert_eq!(run.status, 0);
+    let names: Vec<&str> = faults.iter().map(|fault| fault["fault"].as_str().unwrap()).collect();
+    let listed = listed();
+    assert_eq!(names, listed.iter().map(|fault| fault["name"].as_str().unwrap()).collect::<Vec<_>>());
+    // The committed table is of these faults, and none is missed in it.
+    let committed = include_str!("../docs/teeth.md");
+    let rows: Vec<&str> = committed.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next()).collect();
+    assert_eq!(rows, names, "make docs/teeth.md again: `stepscope faults --teeth > docs/teeth.md`");
+    assert!(!committed.contains("MISSED"));
+}
+
+fn listed() -> Vec<Value> {
+    let run = run(&["faults", "--json"]);
+    assert_eq!(run.status, 0, "{}", run.stderr);
+    serde_json::from_str(&run.stdout).unwrap()
+}
+
+#[test]
+fn every_fault_is_described_in_one_line() {
+    let run = run(&["faults"]);
+    assert_eq!(run.status, 0);
+    let listed = listed();
+    assert_eq!(run.stdout.lines().count(), listed.len());
+    for fault in listed {
+        assert!(fault["description"].as_str().unwrap().contains('('), "{fault} says whose bug has its shape");
+    }
+}
+
+fn requests() -> String {
+    line("a", "/v1/completions", json!({"prompt": "one two", "seed": 1, "max_tokens": 20, "logit_bias": {"40": 4}}))
+}
+
+/// The fault is announced, and stands in the header and nowhere else.
+#[test]
+fn a_planted_fault_is_told_and_recorded() {
+    let bench = Bench::new(&SyntheticModel::llama(1), &requests());
+    let run = bench.record(&["--drafter", "ngram", "--inject", "seed-ignored"]);
+    assert_eq!(run.run.status, 0, "{}", run.run.stderr);
+    assert!(run.run.stderr.contains("planted fault seed-ignored: "), "{}", run.run.stderr);
+    let reader = CaptureReader::open(&run.capture).unwrap();
+    assert_eq!(reader.header().faults, ["seed-ignored"]);
+    let elsewhere = reader.messages().map(|message| message.unwrap().record).filter(|record| {
+        let mut record = record.clone();
+        if let Record::Header(header) = &mut record {
+            header.faults.clear();
+        }
+        format!("{record:?}").contains("seed-ignored")
+    });
+    assert_eq!(elsewhere.count(), 0);
+}
+
+#[test]
+fn a_fault_that_does_not_exist_is_refused_with_the_nearest_name() {
+    let bench = Bench::new(&SyntheticModel::llama(1), &requests());
+    let run = bench.record(&["--inject", "seed-ignore"]);
+    assert_eq!(run.run.status, 2);
+    assert!(run.run.stderr.contains("seed-ignored"), "{}", run.run.stderr);
+    assert!(!run.capture.exists());
+}
+
+/// No request can plant one.
+#[test]
+fn a_request_cannot_plant_a_fault() {
+    for name in ["inject", "fault", "faults"] {
+        let body = json!({"prompt": "one", "max_tokens": 2, name: "seed-ignored"});
+        let bench = Bench::new(&SyntheticModel::llama(1), &line("a", "/v1/completions", body));
+        let run = bench.record(&[]);
+        assert_eq!(run.run.status, 1, "{}", run.outputs);
+        assert!(run.outputs.contains("is not a known field"), "{}", run.outputs);
+    }
+}
