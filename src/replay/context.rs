@@ -55,6 +55,11 @@ impl<'a> Context<'a> {
         self.preflight.own_rules
     }
 
+    /// Whether it follows the rules of vLLM.
+    pub(super) fn is_like_vllm(&self) -> bool {
+        self.recording.header().sampler_semantics == "vllm"
+    }
+
     /// Number of logits in a row, as recorded; as loaded if the recorder did not say.
     pub(super) fn vocabulary_size(&self) -> Option<u32> {
         let recorded = self.recorded_model().and_then(|model| model.vocabulary_size);

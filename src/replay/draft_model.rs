@@ -100,7 +100,7 @@ impl Draw<'_> {
         let mut drawn = (f64::NEG_INFINITY, first);
         for &(id, value) in &best {
             let score = f64::from(value / temperature)
-                + scalar::gumbel_for(purpose, self.rules.seed, position, self.choice, id);
+                + scalar::gumbel_for(purpose, self.rules.seed?, position, self.choice, id);
             if score > drawn.0 || (score == drawn.0 && id < drawn.1) {
                 drawn = (score, id);
             }

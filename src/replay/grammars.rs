@@ -71,6 +71,14 @@ fn settings(header: &Header) -> Result<GrammarSettings, Skip> {
         let setting = header.configuration.iter().find(|setting| setting.name == name);
         setting.map(|setting| setting.value.trim_matches('"'))
     };
+    if header.sampler_semantics == "vllm" {
+        // Its guidance backend has the library's defaults but for white space.
+        let whitespace = match value("structured_outputs.disable_any_whitespace") {
+            Some("true") => Whitespace::None,
+            _ => Whitespace::Any,
+        };
+        return Ok(GrammarSettings { canonical_tokens: true, whitespace });
+    }
     let unknown = |name: &str| Skip::not_recorded(format!("the setting `{name}` is not recorded, or not known here"));
     let canonical_tokens = match value("grammar.canonical-tokens") {
         Some("true") => true,

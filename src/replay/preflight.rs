@@ -99,6 +99,8 @@ pub struct Preflight {
 
 /// The rules of sampling and acceptance that this repository defines.
 const OWN_RULES: &str = "stepscope";
+/// Those of vLLM: trimmed and padded drafts, greedy verification, masks before everything else.
+const VLLM_RULES: &str = "vllm";
 
 impl Preflight {
     /// Compares `header` with `model` and this build. `no_model` says why there is no model, if there is none.
@@ -176,6 +178,9 @@ impl Preflight {
                 (_, true, Err(why)) => (Level::RankOnly, why.clone()),
                 (_, true, Ok(why)) => (Level::Exact, why.clone()),
             },
+            CheckName::Drafts if header.sampler_semantics == VLLM_RULES => {
+                (Level::WithinTolerance, "from what was proposed, and the grammar where it can be followed".to_owned())
+            }
             CheckName::Drafts if !facts.own_rules => block(self, foreign()),
             CheckName::Drafts => (Level::Exact, "from the tokens, and the draft model where there was one".to_owned()),
             CheckName::Accept if !facts.own_rules => {

@@ -48,7 +48,7 @@ pub fn decide(row: &[f32], situation: &Situation<'_>, draft: u32, proposal: &Pro
     let target = probabilities(row, situation)?;
     let p = target.iter().find(|&&(id, _)| id == draft).map_or(0.0, |&(_, p)| p);
     let q = proposal.probability(draft, draft);
-    let u = uniform(situation);
+    let u = uniform(situation)?;
     let accepted = u * q < p;
     if accepted {
         return Ok(Decision { p, q, u, accepted, token: draft });
@@ -65,9 +65,13 @@ pub fn decide(row: &[f32], situation: &Situation<'_>, draft: u32, proposal: &Pro
 }
 
 /// The uniform that a draft is tested with: it depends on the seed and the place alone.
-pub fn uniform(situation: &Situation<'_>) -> f64 {
+///
+/// # Errors
+/// Without a seed.
+pub fn uniform(situation: &Situation<'_>) -> Result<f64, NoToken> {
     let counter = [situation.position, 0, situation.choice, scalar::PURPOSE_ACCEPT];
-    scalar::uniform(scalar::philox(situation.rules.seed, counter)[0])
+    let seed = situation.rules.seed.ok_or(NoToken::NoSeed)?;
+    Ok(scalar::uniform(scalar::philox(seed, counter)[0]))
 }
 
 /// The probabilities of what the filters leave, best first.
@@ -86,7 +90,7 @@ fn draw(weights: &[(u32, f64)], situation: &Situation<'_>) -> Option<u32> {
     let mut best: Option<(f64, u32)> = None;
     for &(id, weight) in weights.iter().filter(|&&(_, weight)| weight > 0.0) {
         let Situation { rules, position, choice, .. } = situation;
-        let noise = scalar::gumbel_for(scalar::PURPOSE_RESIDUAL, rules.seed, *position, *choice, id);
+        let noise = scalar::gumbel_for(scalar::PURPOSE_RESIDUAL, rules.seed?, *position, *choice, id);
         let score = scalar::log(weight) + noise;
         if best.is_none_or(|(greatest, lowest)| score > greatest || (score == greatest && id < lowest)) {
             best = Some((score, id));

@@ -15,8 +15,8 @@ pub struct Rules {
     pub min_p: f32,
     /// How many top-k keeps; `None` keeps all.
     pub top_k: Option<u32>,
-    /// Key of the noise.
-    pub seed: u64,
+    /// Key of the noise; `None` where the engine that recorded draws without one.
+    pub seed: Option<u64>,
     /// Divisor of positive logits of tokens that stand in prompt or output; 1 changes nothing.
     pub repetition_penalty: f32,
     /// Subtracted from tokens that stand in the output.
@@ -72,7 +72,7 @@ impl Rules {
             top_p: fields.float("top_p")?,
             min_p: fields.float("min_p")?,
             top_k: fields.optional("top_k", "a count or null", count)?,
-            seed: fields.required("seed", "an unsigned 64-bit integer", Value::as_u64)?,
+            seed: fields.optional("seed", "an unsigned 64-bit integer or null", Value::as_u64)?,
             repetition_penalty: fields.float("repetition_penalty")?,
             presence_penalty: fields.float("presence_penalty")?,
             frequency_penalty: fields.float("frequency_penalty")?,

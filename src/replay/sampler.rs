@@ -45,6 +45,9 @@ pub enum NoToken {
     /// Penalties or the temperature take a value out of the range of binary32.
     #[error("penalties or the temperature take a value out of range")]
     Overflow,
+    /// A draw without a seed follows from nothing.
+    #[error("there is no seed to draw with")]
+    NoSeed,
 }
 
 /// A token with its processed value.
@@ -68,7 +71,7 @@ pub fn token(row: &[f32], situation: &Situation<'_>) -> Result<u32, NoToken> {
     }
     // Noise is keyed by id: that of the whole row at once is that of each candidate.
     let mut noise = vec![0.0; row.len()];
-    scalar::gumbel_row(rules.seed, position, choice, &mut noise);
+    scalar::gumbel_row(rules.seed.ok_or(NoToken::NoSeed)?, position, choice, &mut noise);
     let noisy = |candidate: &Candidate| {
         (f64::from(candidate.value) + noise.get(candidate.id as usize).copied().unwrap_or_default(), candidate.id)
     };
@@ -227,7 +230,7 @@ mod tests {
             top_p: 1.0,
             min_p: 0.0,
             top_k: None,
-            seed: 7,
+            seed: Some(7),
             repetition_penalty: 1.0,
             presence_penalty: 0.0,
             frequency_penalty: 0.0,
@@ -271,7 +274,7 @@ mod tests {
     fn a_masked_row_with_a_finite_value_is_legal() {
         const NOT: f32 = f32::NEG_INFINITY;
         for seed in 0..50 {
-            let rules = Rules { temperature: 1.0, seed, ..plain() };
+            let rules = Rules { temperature: 1.0, seed: Some(seed), ..plain() };
             let token = token(&[NOT, 2.0, NOT, 1.0, NOT], &situation(&rules, &[], &[])).unwrap();
             assert!(token == 1 || token == 3, "{token}");
         }

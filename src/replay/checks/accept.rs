@@ -66,7 +66,7 @@ fn tested(verdict: &mut Verdict, row: &Row<'_>, recovered: &Recovered, draft: u3
         Ok(situation) => situation,
         Err(skip) => return verdict.skip(skip),
     };
-    verdict.equal("u", Some(rejection::uniform(&situation)), found.u);
+    verdict.equal("u", rejection::uniform(&situation).ok(), found.u);
     match (found.p, found.q, found.u) {
         (Some(p), Some(q), Some(u)) => verdict.equal("accepted", u * q < p, found.accepted),
         _ => verdict.mismatch("p, q and u", "recorded for a draft that chance tests".to_owned(), "absent".to_owned()),

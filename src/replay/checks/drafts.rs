@@ -1,6 +1,6 @@
 //! What a step verified follows from what was proposed, and what was proposed from the tokens so far.
 
-use crate::capture::records::StepRecord;
+use crate::capture::records::{SchedulerMode, StepRecord, WithheldReason};
 use crate::replay::constraint::StepTrace;
 use crate::replay::context::Sequence;
 use crate::replay::drafting::{self, Scheduled};
@@ -43,6 +43,10 @@ fn check_step(
     let Some(raw) = &step.drafts_raw else {
         return Verdict::skipped(Skip::not_recorded("what the drafter proposed is not recorded"));
     };
+    if sequence.context.is_like_vllm() {
+        foreign(&mut verdict, step, raw, &grammar);
+        return verdict;
+    }
     let Some(drafting) = drafting else {
         return Verdict::skipped(Skip::not_recorded("how the engine drafts is not recorded"));
     };
@@ -117,6 +121,48 @@ fn scheduled(
     let last = *tokens.last().ok_or_else(|| Skip::not_recorded("there is no token that drafts could follow"))?;
     let legal = grammar.as_ref().map_err(Clone::clone)?.map_or(raw.len(), |grammar| grammar.legal);
     Ok(drafting::schedule(raw, legal, limit, drafting.most, mode, last))
+}
+
+/// Under vLLM's rules: what was verified is a beginning of what was proposed (sync), or that with -1 from some place on
+/// (async), and it ends where the grammar does not go on, or at a limit.
+fn foreign(verdict: &mut Verdict, step: &StepRecord, raw: &[u32], grammar: &Result<Option<&StepTrace>, Skip>) {
+    let verified: Vec<i64> = step.drafts.iter().copied().take_while(|draft| *draft != -1).collect();
+    let begins: Vec<i64> = raw.iter().take(verified.len()).map(|draft| i64::from(*draft)).collect();
+    verdict.equal("drafts", begins, verified.clone());
+    let after = &step.drafts[verified.len()..];
+    verdict.holds(
+        after.iter().all(|draft| *draft == -1),
+        "drafts",
+        "-1 after the first -1",
+        format!("{:?}", step.drafts),
+    );
+    if step.scheduler == Some(SchedulerMode::Sync) {
+        verdict.holds(
+            after.is_empty(),
+            "drafts",
+            "none withheld: illegal drafts are trimmed",
+            format!("{:?}", step.drafts),
+        );
+    }
+    let withheld = step.withheld.iter().flatten().find(|withheld| withheld.index as usize == verified.len());
+    let by_grammar = withheld.is_some_and(|withheld| withheld.reason == WithheldReason::Grammar);
+    match grammar {
+        Ok(Some(grammar)) => {
+            let is_legal = verified.len() <= grammar.legal;
+            verdict.holds(
+                is_legal,
+                "drafts",
+                format!("at most the {} that the grammar accepts", grammar.legal),
+                verified.len(),
+            );
+            if by_grammar {
+                verdict.equal("number of legal drafts", grammar.legal, verified.len());
+            }
+        }
+        Ok(None) => verdict.holds(!by_grammar, "withheld", "no grammar to withhold a draft", format!("{withheld:?}")),
+        Err(skip) => verdict.skip(skip.clone()),
+    }
+    verdict.skip(Skip::not_recorded("how vLLM drafts is not repeated here: proposals are taken as they are"));
 }
 
 /// What the grammar says of a step; `None` where there is no grammar.

@@ -1,5 +1,7 @@
 //! The sampler gives the recorded token from the row, and the client was told its log-probability.
 
+use crate::capture::records::MaskRecord;
+use crate::replay::checks::applied_mask::allows;
 use crate::replay::context::Row;
 use crate::replay::recover::{Recovered, WholeRow};
 use crate::replay::rejection;
@@ -28,7 +30,7 @@ pub(in crate::replay) fn check(row: &Row<'_>, recovered: &Recovered) -> Verdict 
             }
             told(&mut verdict, row, situation.rules, whole);
         }
-        Recovered::Best { ids, .. } => greedy(&mut verdict, row, &situation, ids.first().copied()),
+        Recovered::Best { ids, values } => among(&mut verdict, row, &situation, ids, values),
         Recovered::Absent(skip) | Recovered::Lost(skip) => {
             greedy(&mut verdict, row, &situation, argmax);
             if skip.missing {
@@ -106,17 +108,70 @@ fn greedy(verdict: &mut Verdict, row: &Row<'_>, situation: &Situation<'_>, argma
     }
 }
 
+/// The best of a row are known: a greedy token is the first of them that the mask allows, and one that was drawn is not among
+/// those that the filters cut.
+fn among(verdict: &mut Verdict, row: &Row<'_>, situation: &Situation<'_>, ids: &[u32], values: &[f32]) {
+    let Some(emitted) = row.emitted() else {
+        verdict.skip(Skip::not_recorded("no token was emitted from the row, and its values are not recorded"));
+        return;
+    };
+    if let Some(only) = situation.mask.and_then(only) {
+        return verdict.equal("token", only, emitted);
+    }
+    if moves_values(situation) {
+        verdict.skip(Skip::not_recorded("the whole row is not recorded, and bias or penalties move its values"));
+        return;
+    }
+    let is_allowed = |id: u32| situation.mask.is_none_or(|mask| allows(mask, id));
+    let known: Vec<(u32, f32)> =
+        ids.iter().copied().zip(values.iter().copied()).filter(|&(id, _)| is_allowed(id)).collect();
+    let Some(&(best, greatest)) = known.first() else {
+        verdict.skip(Skip::not_recorded("the mask allows none of the values that are recorded"));
+        return;
+    };
+    if situation.rules.temperature == 0.0 {
+        return verdict.equal("token", best, emitted);
+    }
+    let Rules { temperature, min_p, top_k, .. } = situation.rules;
+    match known.iter().position(|&(id, _)| id == emitted) {
+        Some(rank) => {
+            let weight = ((value_of(&known, rank) - greatest) / temperature).exp();
+            // An engine with other arithmetic may round the weight otherwise.
+            let passes = weight * 1.001 >= *min_p && top_k.is_none_or(|count| rank < count as usize);
+            verdict.holds(passes, "token", "one that min-p and top-k keep", format!("{emitted}, at place {rank}"));
+        }
+        None => {
+            let cuts = top_k.is_some_and(|count| count as usize <= known.len());
+            let expected = format!("one of the best {}, which top-k keeps", known.len());
+            verdict.holds(!cuts, "token", expected, emitted);
+        }
+    }
+}
+
+fn value_of(known: &[(u32, f32)], rank: usize) -> f32 {
+    known.get(rank).map_or(f32::NEG_INFINITY, |&(_, value)| value)
+}
+
+/// The one token that a mask allows, if it is one.
+fn only(mask: &MaskRecord) -> Option<u32> {
+    let population: u32 = mask.bits.iter().map(|byte| byte.count_ones()).sum();
+    let byte = mask.bits.iter().position(|byte| *byte != 0).filter(|_| population == 1)?;
+    Some(byte as u32 * 8 + mask.bits[byte].trailing_zeros())
+}
+
+/// Whether bias, penalties or withheld ends move values of the row.
+fn moves_values(situation: &Situation<'_>) -> bool {
+    let Rules { repetition_penalty, presence_penalty, frequency_penalty, logit_bias, min_tokens, .. } = situation.rules;
+    *repetition_penalty != 1.0
+        || *presence_penalty != 0.0
+        || *frequency_penalty != 0.0
+        || !logit_bias.is_empty()
+        || situation.output.len() < *min_tokens as usize
+}
+
 /// Whether the sampler gives the argmax of the raw row, whatever its values.
 fn is_argmax(situation: &Situation<'_>) -> bool {
-    let Rules { temperature, repetition_penalty, presence_penalty, frequency_penalty, logit_bias, min_tokens, .. } =
-        situation.rules;
-    situation.mask.is_none()
-        && *temperature == 0.0
-        && *repetition_penalty == 1.0
-        && *presence_penalty == 0.0
-        && *frequency_penalty == 0.0
-        && logit_bias.is_empty()
-        && situation.output.len() >= *min_tokens as usize
+    situation.mask.is_none() && situation.rules.temperature == 0.0 && !moves_values(situation)
 }
 
 /// The log-probability that the client was told.
