@@ -25,6 +25,7 @@ fn every_fault_is_caught_and_clean_runs_are_clean() {
     assert!(missed.is_empty(), "{missed:#?}");
     assert_eq!(table["clean"]["findings"], 0);
     assert!(table["clean"]["step_records"].as_u64() >= Some(5_000), "{}", table["clean"]);
+    assert!(table["clean"]["rows"].as_u64() >= Some(16_828), "{}", table["clean"]);
     assert_eq!(run.status, 0);
     let names: Vec<&str> = faults.iter().map(|fault| fault["fault"].as_str().unwrap()).collect();
     let listed = listed();

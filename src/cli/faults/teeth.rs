@@ -57,6 +57,13 @@ struct Bite {
     first: Option<String>,
 }
 
+/// What the runs without a fault came to.
+struct Honest {
+    steps: usize,
+    rows: u64,
+    findings: u64,
+}
+
 /// A folder with models, requests and a script of right drafts.
 struct Bench {
     folder: tempfile::TempDir,
@@ -75,7 +82,11 @@ pub(super) fn run(only: &[Fault], as_json: bool) -> anyhow::Result<Outcome> {
         clean.push((way, settings, bench.run(settings, None)?));
     }
     let findings: u64 = clean.iter().map(|(_, _, run)| run.report.finding_count()).sum();
-    let steps: usize = clean.iter().map(|(_, _, run)| run.steps).sum();
+    let honest = Honest {
+        steps: clean.iter().map(|(_, _, run)| run.steps).sum(),
+        rows: clean.iter().map(|(_, _, run)| run.report.rows).sum(),
+        findings,
+    };
     let is_wanted = |fault: &Fault| only.is_empty() || only.contains(fault);
     let mut bites = Vec::new();
     for fault in Fault::all().filter(is_wanted) {
@@ -83,8 +94,8 @@ pub(super) fn run(only: &[Fault], as_json: bool) -> anyhow::Result<Outcome> {
     }
     let missed = bites.iter().filter(|bite| bite.way.is_none()).count();
     output::to_stdout(|out| match as_json {
-        true => Ok(writeln!(out, "{:#}", table_json(&bites, steps, findings))?),
-        false => table(out, &bites, steps, findings),
+        true => Ok(writeln!(out, "{:#}", table_json(&bites, &honest))?),
+        false => table(out, &bites, &honest),
     })?;
     Ok(if missed == 0 && findings == 0 { Outcome::Clean } else { Outcome::Findings })
 }
@@ -318,7 +329,7 @@ fn requests() -> Vec<Value> {
     lines
 }
 
-fn table_json(bites: &[Bite], steps: usize, findings: u64) -> Value {
+fn table_json(bites: &[Bite], honest: &Honest) -> Value {
     let line = |bite: &Bite| {
         let caught: BTreeMap<&str, u64> = bite.caught.iter().map(|(check, count)| (check.as_str(), *count)).collect();
         json!({
@@ -332,18 +343,19 @@ fn table_json(bites: &[Bite], steps: usize, findings: u64) -> Value {
         })
     };
     json!({
-        "clean": {"step_records": steps, "findings": findings},
+        "clean": {"step_records": honest.steps, "rows": honest.rows, "findings": honest.findings},
         "faults": bites.iter().map(line).collect::<Vec<_>>(),
     })
 }
 
-fn table(out: &mut dyn Write, bites: &[Bite], steps: usize, findings: u64) -> anyhow::Result<()> {
+fn table(out: &mut dyn Write, bites: &[Bite], honest: &Honest) -> anyhow::Result<()> {
+    let Honest { steps, rows, findings } = honest;
     let caught = bites.iter().filter(|bite| bite.way.is_some()).count();
     writeln!(out, "# The teeth table\n")?;
     writeln!(
         out,
         "Made by `stepscope faults --teeth`: {caught} of {} planted faults change an answer and are caught by the check that \
-         should catch them; clean runs of the same requests, {steps} step records, have {findings} findings.\n",
+         should catch them; clean runs of the same requests, {steps} step records and {rows} logits rows, have {findings} findings.\n",
         bites.len()
     )?;
     writeln!(out, "| fault | what goes wrong | shows in | answers changed | should be caught by | findings |")?;
