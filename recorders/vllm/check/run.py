@@ -1,0 +1,122 @@
+"""Runs a handful of requests through a real vLLM; whatever records it is told by the environment.
+
+    python check/run.py MODEL [--async] [--v2] [--backend guidance] [--drafter ngram|model|none] [--rounds 1] [--temperature T]
+"""
+
+import argparse
+import json
+import os
+import sys
+import time
+
+os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "2")
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+
+SCHEMA = {
+    "type": "object",
+    "properties": {"city": {"type": "string"}, "n": {"type": "integer"}},
+    "required": ["city", "n"],
+    "additionalProperties": False,
+}
+BOOKING = {
+    "type": "object",
+    "properties": {
+        "name": {"type": "string", "maxLength": 24},
+        "day": {"enum": ["monday", "tuesday", "friday"]},
+        "seats": {"type": "integer", "minimum": 1, "maximum": 9},
+    },
+    "required": ["name", "day", "seats"],
+    "additionalProperties": False,
+}
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("model")
+    parser.add_argument("--async", dest="is_async", action="store_true", help="asynchronous scheduling")
+    parser.add_argument("--v2", action="store_true", help="the newer model runner")
+    parser.add_argument("--backend", default="xgrammar", help="grammar backend")
+    parser.add_argument("--drafter", default="ngram", choices=["ngram", "model", "none"])
+    parser.add_argument("--drafts", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--requests", default="all", choices=["all", "constrained", "free", "greedy", "sampled"])
+    parser.add_argument("--max-tokens", type=int, default=48)
+    parser.add_argument("--max-seqs", type=int, default=4)
+    parser.add_argument("--blocks", type=int, help="blocks of the key-value cache, few of which make preemptions")
+    parser.add_argument("--in-process", action="store_true", help="engine, scheduler and front end in one process")
+    return parser.parse_args()
+
+
+def requests(args):
+    """(name, question, parameters) of one round."""
+    from vllm import SamplingParams
+    from vllm.sampling_params import StructuredOutputsParams as Structured
+
+    def params(structured=None, temperature=0.0, seed=None, **more):
+        structured = Structured(**structured) if structured else None
+        more.setdefault("max_tokens", args.max_tokens)
+        return SamplingParams(temperature=temperature, seed=seed, structured_outputs=structured, **more)
+
+    found = [
+        ("schema", 'Give the city Paris and n 3 as JSON. {"city": "Paris", "n": 3}', params({"json": SCHEMA})),
+        (
+            "booking",
+            'Book a table as JSON: {"name": "Ada", "day": "friday", "seats": 4}. Answer with the JSON alone.',
+            params({"json": json.dumps(BOOKING)}, 0.8, 11),
+        ),
+        ("date", "When did the war end? Write a date such as 1945-05-08.", params({"regex": r"[0-9]{4}-[0-9]{2}-[0-9]{2}"})),
+        ("choice", "Is the sky green? Answer yes or no.", params({"choice": ["yes", "no", "maybe"]}, 0.7, 5)),
+        ("free", "What is the capital of France?", params()),
+        ("sampled", "Write the word tea four times: tea tea tea tea", params(temperature=0.9, top_p=0.95, seed=7)),
+    ]
+    keep = {
+        "constrained": lambda p: p.structured_outputs is not None,
+        "free": lambda p: p.structured_outputs is None,
+        "greedy": lambda p: p.temperature == 0,
+        "sampled": lambda p: p.temperature > 0,
+        "all": lambda p: True,
+    }[args.requests]
+    return [request for request in found if keep(request[2])]
+
+
+def main():
+    args = arguments()
+    if args.v2:
+        os.environ["VLLM_USE_V2_MODEL_RUNNER"] = "1"
+    if args.in_process:
+        os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
+    from vllm import LLM
+
+    speculative = {
+        "ngram": {"method": "ngram", "prompt_lookup_max": 3, "prompt_lookup_min": 1},
+        "model": {"method": "draft_model", "model": args.model},
+        "none": None,
+    }[args.drafter]
+    if speculative is not None:
+        speculative["num_speculative_tokens"] = args.drafts
+    more = {"num_gpu_blocks_override": args.blocks} if args.blocks else {}
+    llm = LLM(
+        args.model,
+        dtype="float32",
+        max_model_len=1024,
+        max_num_seqs=args.max_seqs,
+        enforce_eager=True,
+        async_scheduling=args.is_async,
+        speculative_config=speculative,
+        structured_outputs_config={"backend": args.backend},
+        **more,
+    )
+    start, tokens = time.monotonic(), 0
+    for _ in range(args.rounds):
+        batch = requests(args)
+        chats = [[{"role": "user", "content": question}] for _, question, _ in batch]
+        outputs = llm.chat(chats, [params for _, _, params in batch], use_tqdm=False)
+        for (name, _, _), output in zip(batch, outputs):
+            tokens += len(output.outputs[0].token_ids)
+            print(json.dumps({"name": name, "text": output.outputs[0].text, "reason": output.outputs[0].finish_reason}))
+    seconds = time.monotonic() - start
+    print(json.dumps({"tokens": tokens, "seconds": round(seconds, 3)}))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
