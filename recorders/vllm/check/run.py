@@ -1,6 +1,6 @@
 """Runs a handful of requests through a real vLLM; whatever records it is told by the environment.
 
-    python check/run.py MODEL [--async] [--v2] [--backend guidance] [--drafter ngram|model|none] [--rounds 1] [--temperature T]
+    python check/run.py MODEL [--async] [--v2] [--backend guidance] [--drafter ngram|ngram_gpu|model|none] [--rounds 1] [--temperature T]
 """
 
 import argparse
@@ -36,7 +36,7 @@ def arguments():
     parser.add_argument("--async", dest="is_async", action="store_true", help="asynchronous scheduling")
     parser.add_argument("--v2", action="store_true", help="the newer model runner")
     parser.add_argument("--backend", default="xgrammar", help="grammar backend")
-    parser.add_argument("--drafter", default="ngram", choices=["ngram", "model", "none"])
+    parser.add_argument("--drafter", default="ngram", choices=["ngram", "ngram_gpu", "model", "none"])
     parser.add_argument("--drafts", type=int, default=5)
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--requests", default="all", choices=["all", "constrained", "free", "greedy", "sampled"])
@@ -89,6 +89,7 @@ def main():
 
     speculative = {
         "ngram": {"method": "ngram", "prompt_lookup_max": 3, "prompt_lookup_min": 1},
+        "ngram_gpu": {"method": "ngram_gpu", "prompt_lookup_max": 3, "prompt_lookup_min": 1},
         "model": {"method": "draft_model", "model": args.model},
         "none": None,
     }[args.drafter]
