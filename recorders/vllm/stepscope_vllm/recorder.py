@@ -18,7 +18,8 @@ logger = logging.getLogger("stepscope_vllm")
 
 FLUSH_SECONDS = 2.0
 HEADER_SECONDS = 10.0
-CLOSE_SECONDS = 20.0
+ROWS_SECONDS = 2.0
+CLOSE_SECONDS = 15.0
 
 
 class Recorder:
@@ -77,7 +78,10 @@ class Recorder:
                 message = None
             try:
                 if message is not None and message["kind"] == "close":
-                    deadline = time.monotonic() + CLOSE_SECONDS / 2
+                    # The process may be killed any moment now: what is here comes first.
+                    deadline = time.monotonic() + ROWS_SECONDS
+                    self._release(at_once=True)
+                    self._file.flush()
                 elif message is not None:
                     self._take(message)
                 self._joiner.expire()
