@@ -79,8 +79,8 @@ class Engine:
         self.scheduler = scheduler
         self.config = scheduler.vllm_config
         self.settings = settings
-        hashes = identity.weight_hashes(str(self.config.model_config.model), settings.hash_bytes)
-        self.recorder = Recorder(settings, lambda recorder: identity.header(self.config, scheduler, recorder, hashes))
+        weights = identity.weights(str(self.config.model_config.model), settings.hash_bytes)
+        self.recorder = Recorder(settings, lambda recorder: identity.header(self.config, scheduler, recorder, weights))
         configured = getattr(getattr(self.config, "structured_outputs_config", None), "backend", "auto")
         self.recorder.waits_for_backend = True
         if configured != "auto":
@@ -444,13 +444,12 @@ class _Consumed:
     def _watch(self) -> None:
         grammar = self._grammar
         accept, rollback = grammar.accept_tokens, grammar.rollback
-        matcher = getattr(grammar, "ll_matcher", None)
 
         def watched_accept(request_id: str, tokens: list[int]) -> bool:
-            # A matcher that has stopped lets everything pass and consumes nothing.
-            is_stopped = matcher is not None and matcher.is_stopped()
+            # What comes after the end is let pass and consumed by nobody.
+            was_terminated = grammar.is_terminated()
             accepted = accept(request_id, tokens)
-            if accepted and not is_stopped:
+            if accepted and not was_terminated:
                 self._watched += len(tokens)
             return accepted
 

@@ -58,7 +58,7 @@ _CONFIGURATION = {
 }  # fmt: skip
 
 
-def header(vllm_config: Any, scheduler: Any, recorder: Any, hashes: list[dict[str, str]]) -> dict[str, Any]:
+def header(vllm_config: Any, scheduler: Any, recorder: Any, weights: dict[str, Any]) -> dict[str, Any]:
     """`Header`, from what the scheduler's process has and what the worker said of itself."""
     settings: Settings = recorder.settings
     hello = recorder.hello or {}
@@ -69,7 +69,7 @@ def header(vllm_config: Any, scheduler: Any, recorder: Any, hashes: list[dict[st
         sampler_semantics="vllm",
         arithmetic_version=None,
         epoch_ns=recorder.epoch_ns,
-        model=_model(vllm_config, scheduler, hashes),
+        model=_model(vllm_config, scheduler, weights),
         device=_device(hello),
         configuration=_configuration(vllm_config, scheduler, hello, backend, settings),
         components=_components(backend),
@@ -79,23 +79,40 @@ def header(vllm_config: Any, scheduler: Any, recorder: Any, hashes: list[dict[st
     )
 
 
-def weight_hashes(model: str, limit: int) -> list[dict[str, str]]:
-    """Hashes of the weights, where that is cheap: a file that Hugging Face's cache names by its hash costs nothing, any
-    other is read if it is not larger than `limit` bytes."""
-    folder = Path(model)
-    if not folder.is_dir():
-        found = _snapshot(model)
-        if found is None:
-            return []
-        folder = found
-    files = sorted(folder.glob("*.safetensors")) or sorted(folder.glob("*.gguf"))
-    if sum(file.stat().st_size for file in files if _named_hash(file) is None) > limit:
+def weights(model: str, limit: int) -> dict[str, Any]:
+    """Hashes of the weights and of the tokenizer, for a model that is on this machine.
+
+    A file that Hugging Face's cache names by its hash costs nothing; any other is read if all of them together are not
+    larger than `limit` bytes.
+    """
+    folder = Path(model) if Path(model).is_dir() else _snapshot(model)
+    if folder is None:
+        return {"file_bytes": None, "hashes": [], "tokenizer_hashes": []}
+    files = sorted(folder.glob("*.safetensors"))
+    unread = sum(file.stat().st_size for file in files if _named_hash(file) is None)
+    each = [(file.name, _named_hash(file) or _sha256(file)) for file in files] if unread <= limit else []
+    hashes = [{"algorithm": "sha256", "hex": each[0][1]}] if len(each) == 1 else []
+    if each and (folder / "config.json").is_file():
+        # What `sha256sum config.json *.safetensors | sha256sum` prints.
+        each = sorted([*each, ("config.json", _sha256(folder / "config.json"))])
+        lines = "".join(f"{digest}  {name}\n" for name, digest in each)
+        hashes.append({"algorithm": "sha256-list", "hex": hashlib.sha256(lines.encode()).hexdigest()})
+    return {
+        "file_bytes": None,
+        "hashes": hashes,
+        "tokenizer_hashes": _tokenizer_hashes(folder / "tokenizer.json"),
+    }
+
+
+def _tokenizer_hashes(file: Path) -> list[dict[str, str]]:
+    """Of the form in which the `tokenizers` library writes it, which does not depend on how the file is laid out."""
+    try:
+        from tokenizers import Tokenizer
+
+        text = Tokenizer.from_file(str(file)).to_str()
+    except Exception:
         return []
-    each = [(file.name, _named_hash(file) or _sha256(file)) for file in files]
-    if len(each) == 1:
-        return [{"algorithm": "sha256", "hex": each[0][1]}]
-    lines = "".join(f"{digest}  {name}\n" for name, digest in each)
-    return [{"algorithm": "sha256-list", "hex": hashlib.sha256(lines.encode()).hexdigest()}] if each else []
+    return [{"algorithm": "sha256", "hex": hashlib.sha256(text.encode()).hexdigest()}]
 
 
 def unsupported(version: str) -> str | None:
@@ -112,15 +129,13 @@ def vllm_version() -> str:
     return str(getattr(vllm, "__version__", "unknown"))
 
 
-def _model(vllm_config: Any, scheduler: Any, hashes: list[dict[str, str]]) -> dict[str, Any]:
+def _model(vllm_config: Any, scheduler: Any, weights: dict[str, Any]) -> dict[str, Any]:
     config = vllm_config.model_config
     return {
         "name": Path(str(config.model)).name,
         "architecture": getattr(config.hf_config, "model_type", None),
         "vocabulary_size": config.get_vocab_size(),
-        "file_bytes": None,
-        "hashes": hashes,
-        "tokenizer_hashes": [],
+        **weights,
         "chat_template_hashes": _chat_template(scheduler),
         "end_tokens": end_tokens(vllm_config, scheduler),
         "context_length": config.max_model_len,
@@ -128,15 +143,15 @@ def _model(vllm_config: Any, scheduler: Any, hashes: list[dict[str, str]]) -> di
 
 
 def end_tokens(vllm_config: Any, scheduler: Any) -> list[int] | None:
-    """The tokens that end a sequence unless a request says otherwise: the tokenizer's, then the generation
-    configuration's."""
+    """The tokens that end a sequence unless a request says otherwise: the tokenizer's and the generation
+    configuration's, in order."""
     tokenizer = _tokenizer(scheduler)
     found = [tokenizer.eos_token_id] if tokenizer is not None and tokenizer.eos_token_id is not None else []
     more = (vllm_config.model_config.try_get_generation_config() or {}).get("eos_token_id")
     for token in [more] if isinstance(more, int) else more or []:
         if token not in found:
             found.append(token)
-    return found or None
+    return sorted(found) or None
 
 
 def _tokenizer(scheduler: Any) -> Any:
@@ -189,9 +204,9 @@ def _configuration(
         ("stepscope.not-found", hello.get("missing") or None),
     ]
     if backend in ("xgrammar", "guidance"):
-        # Both libraries let any split of a text into tokens pass.
+        # llguidance lets a text that has to come be split in one way only; xgrammar in any.
         whitespace = vllm_config.structured_outputs_config.disable_any_whitespace
-        found += [("grammar.canonical-tokens", False), ("grammar.whitespace", "none" if whitespace else "any")]
+        found += [("grammar.canonical-tokens", backend == "guidance"), ("grammar.whitespace", "none" if whitespace else "any")]
     variables = [(name, value) for name, value in sorted(os.environ.items()) if re.fullmatch(r"VLLM_[A-Z0-9_]+", name)]
     secret = re.compile("KEY|TOKEN|SECRET|PASSWORD|HOST|URL|PATH|ROOT|DIR|IP")
     found += [(f"environment.{name}", value) for name, value in variables if not secret.search(name)]
