@@ -43,6 +43,7 @@ class _Sequence:
     client_stop_tokens: list[int] | None = None
     drafts: _Drafts | None = None
     last_emitted: int | None = None
+    prompt_read: int = 0
     grammar: "_Consumed | None" = None
     is_ended: bool = False
 
@@ -174,7 +175,7 @@ class Engine:
             "warnings": warnings,
             "constraint": self._constraint(request) if keep else None,
         }
-        self.recorder.put({"kind": "admit", "name": name, "record": record, "backend": _backend(params)})
+        self.recorder.put({"kind": "admit", "record": record, "backend": _backend(params)})
 
     def _constraint(self, request: Any) -> dict[str, Any] | None:
         structured = request.structured_output_request
@@ -371,27 +372,28 @@ class Engine:
     ) -> dict[str, Any]:
         sequence, request = planned.sequence, planned.sequence.request
         prompt = request.num_prompt_tokens
-        emitted = list(request.output_token_ids)[outputs:]
-        # Only what was scheduled as a continuation is one: after a preemption a request reads everything again.
+        emitted = list(request.output_token_ids[outputs:])
         last = prompt + outputs - 1
         is_prompt = outputs == 0
-        decodes = not is_prompt and planned.q_len == 1 + len(planned.drafts)
-        recomputes = not is_prompt and (not decodes or sequence.last_emitted is None)
-        if is_prompt and planned.first == 0 and sequence.last_emitted is None and request.num_preemptions:
-            planned.cached_prefix = None
         ends_prompt = is_prompt and planned.first + planned.q_len >= prompt
-        discarded = was_finished or (recomputes and not emitted)
+        # Only what was scheduled as a continuation is one: after a preemption a request reads everything again.
+        if is_prompt:
+            recomputes = planned.first < sequence.prompt_read
+            first = max(planned.first, min(sequence.prompt_read, prompt - 1))
+            sequence.prompt_read = max(sequence.prompt_read, planned.first + planned.q_len)
+        else:
+            recomputes, first = planned.q_len != 1 + len(planned.drafts), last
         if recomputes:
-            message = f"{planned.q_len} positions were computed again after a preemption"
-            self._event("preempted", message, sequence.number, None)
+            self._event("preempted", f"{planned.q_len} positions were computed again", sequence.number)
+        discarded = was_finished or (recomputes and not emitted)
         fact = {
             "id": planned.name,
             "number": sequence.number,
             "discarded": discarded,
             "is_prompt": is_prompt,
             "recomputes": recomputes,
-            "first_position": planned.first if is_prompt else last,
-            "row_position": last if not is_prompt else prompt - 1,
+            "first_position": first,
+            "row_position": last,
             "has_rows": ends_prompt or not is_prompt,
             "q_len": planned.q_len,
             "drafts": planned.drafts,

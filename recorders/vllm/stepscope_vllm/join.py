@@ -28,12 +28,10 @@ class Joiner:
         # Steps and ends of requests, in the order the scheduler processed them.
         self._waiting: OrderedDict[Any, dict[str, Any]] = OrderedDict()
         self._rows: dict[int, dict[str, Any]] = {}
-        self._numbers: dict[str, int] = {}
         self._ends = 0
 
-    def admit(self, name: str, record: dict[str, Any]) -> None:
+    def admit(self, record: dict[str, Any]) -> None:
         """A request begins."""
-        self._numbers[name] = record["request"]
         self._emit("request", {"admitted": record}, record["time_ns"])
 
     def scheduler_half(self, half: dict[str, Any]) -> None:
@@ -87,18 +85,15 @@ class Joiner:
         order = [request["id"] for request in rows["requests"]]
         kept = [request for request in half["requests"] if not request["discarded"]]
         # A step of a sequence that had ended has no record, and a place among neighbours without one says nothing.
-        places = None
-        if order and {request["id"] for request in kept} == set(order):
-            places = order
+        numbers = {request["id"]: request["number"] for request in kept}
+        is_whole = bool(order) and numbers.keys() == set(order)
+        batch = [(numbers[name], 0) for name in order] if is_whole else []
         for request in kept:
-            step = _Step(self, half, request, found.get(request["id"]), rows)
-            step.write(self._place(request["id"], places))
-
-    def _place(self, name: str, places: list[str] | None) -> dict[str, Any] | None:
-        if places is None or any(other not in self._numbers for other in places):
-            return None
-        neighbours = [[self._numbers[other], 0] for other in places if other != name]
-        return {"slot": places.index(name), "neighbours": neighbours}
+            place = None
+            if is_whole:
+                slot = order.index(request["id"])
+                place = {"slot": slot, "neighbours": [list(other) for other in batch[:slot] + batch[slot + 1 :]]}
+            _Step(self, half, request, found.get(request["id"]), rows).write(place)
 
     def add_mask(self, bits: bytes, vocabulary: int, time_ns: int) -> bytes:
         """The hash of a mask row, which is written where it is new."""

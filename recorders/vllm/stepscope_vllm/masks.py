@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
+
 from .blake3 import blake3
 
 
@@ -33,24 +35,37 @@ def only_token(bits: bytes) -> int | None:
 
 
 class MaskStore:
-    """Names rows by their content and tells which are new."""
+    """Names rows by their content and tells which are new. What it keeps of contents is bounded."""
 
-    def __init__(self) -> None:
-        self._known: dict[bytes, tuple[bytes, int, int | None]] = {}
+    def __init__(self, most_bytes: int = 64 << 20) -> None:
+        self._most_bytes = most_bytes
+        self._bytes = 0
+        self._kept: OrderedDict[bytes, tuple[bytes, int, int | None]] = OrderedDict()
+        self._seen: set[bytes] = set()
 
     def add(self, bits: bytes) -> tuple[bytes, bool]:
         """The hash of a row, and whether it was not seen before."""
-        known = self._known.get(bits)
-        if known is not None:
-            return known[0], False
-        digest = blake3(bits)
-        self._known[bits] = (digest, population(bits), only_token(bits))
-        return digest, True
+        digest = self._facts(bits)[0]
+        is_new = digest not in self._seen
+        self._seen.add(digest)
+        return digest, is_new
 
     def population(self, bits: bytes) -> int:
-        """How many tokens a row that was added allows."""
-        return self._known[bits][1]
+        """How many tokens a row allows."""
+        return self._facts(bits)[1]
 
     def only_token(self, bits: bytes) -> int | None:
-        """The one token that a row that was added allows, if it allows one alone."""
-        return self._known[bits][2]
+        """The one token that a row allows, if it allows one alone."""
+        return self._facts(bits)[2]
+
+    def _facts(self, bits: bytes) -> tuple[bytes, int, int | None]:
+        facts = self._kept.get(bits)
+        if facts is not None:
+            self._kept.move_to_end(bits)
+            return facts
+        facts = (blake3(bits), population(bits), only_token(bits))
+        self._kept[bits] = facts
+        self._bytes += len(bits)
+        while self._bytes > self._most_bytes and len(self._kept) > 1:
+            self._bytes -= len(self._kept.popitem(last=False)[0])
+        return facts

@@ -108,7 +108,7 @@ class Recorder:
         elif kind == "admit":
             self._hold_until = self._hold_until or time.monotonic() + HEADER_SECONDS
             self._grammar(message["backend"])
-            self._joiner.admit(message["name"], message["record"])
+            self._joiner.admit(message["record"])
         elif kind == "end":
             self._joiner.end(message["record"])
         elif kind == "event":

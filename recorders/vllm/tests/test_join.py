@@ -184,8 +184,6 @@ def test_halves_that_disagree_are_an_event():
 
 def test_a_batch_with_an_unrecorded_member_has_no_places():
     run = Run()
-    for name, number in (("a", 0), ("b", 1)):
-        run.joiner.admit(name, {"request": number, "time_ns": 0})
     run.joiner.worker_half(rows(read("b"), read("a")))
     run.joiner.scheduler_half(half(request("a"), request("b", number=1)))
     assert run.of("step")[0]["batch"] == {"slot": 1, "neighbours": [[1, 0]]}

@@ -59,3 +59,11 @@ def test_population_and_the_only_token():
         assert (store.population(bits), store.only_token(bits)) == (count, only)
     assert store.add(b"\0\x02")[1] is False
     assert masks.everything(9) == b"\xff\x01"
+
+
+def test_the_store_forgets_contents_but_not_what_it_has_seen():
+    store = masks.MaskStore(most_bytes=8)
+    rows = [bytes([i, 0, 0, 0]) for i in range(1, 9)]
+    assert all(store.add(bits)[1] for bits in rows)
+    assert len(store._kept) == 2
+    assert not any(store.add(bits)[1] for bits in rows)
