@@ -43,6 +43,7 @@ def arguments():
     parser.add_argument("--max-tokens", type=int, default=48)
     parser.add_argument("--max-seqs", type=int, default=4)
     parser.add_argument("--blocks", type=int, help="blocks of the key-value cache, few of which make preemptions")
+    parser.add_argument("--dummy", action="store_true", help="random weights")
     parser.add_argument("--in-process", action="store_true", help="engine, scheduler and front end in one process")
     return parser.parse_args()
 
@@ -96,6 +97,8 @@ def main():
     if speculative is not None:
         speculative["num_speculative_tokens"] = args.drafts
     more = {"num_gpu_blocks_override": args.blocks} if args.blocks else {}
+    if args.dummy:
+        more["load_format"] = "dummy"
     llm = LLM(
         args.model,
         dtype="float32",
