@@ -83,7 +83,6 @@ class Engine:
         weights = identity.weights(str(self.config.model_config.model), settings.hash_bytes)
         self.recorder = Recorder(settings, lambda recorder: identity.header(self.config, scheduler, recorder, weights))
         configured = getattr(getattr(self.config, "structured_outputs_config", None), "backend", "auto")
-        self.recorder.waits_for_backend = True
         if configured != "auto":
             self.recorder.grammar_backend = configured
         self._end_tokens = set(identity.end_tokens(self.config, scheduler) or ())

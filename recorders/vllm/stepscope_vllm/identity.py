@@ -208,7 +208,7 @@ def _configuration(
         whitespace = vllm_config.structured_outputs_config.disable_any_whitespace
         found += [("grammar.canonical-tokens", backend == "guidance"), ("grammar.whitespace", "none" if whitespace else "any")]
     variables = [(name, value) for name, value in sorted(os.environ.items()) if re.fullmatch(r"VLLM_[A-Z0-9_]+", name)]
-    secret = re.compile("KEY|TOKEN|SECRET|PASSWORD|HOST|URL|PATH|ROOT|DIR|IP")
+    secret = re.compile("KEY|TOKEN|SECRET|PASSWORD|HOST|URL|PATH|ROOT|DIR|IP|SHM")
     found += [(f"environment.{name}", value) for name, value in variables if not secret.search(name)]
     return [
         {"name": name, "value": json.dumps(value, default=str), "source": None}

@@ -17,7 +17,8 @@ from .settings import Settings
 logger = logging.getLogger("stepscope_vllm")
 
 FLUSH_SECONDS = 2.0
-HEADER_SECONDS = 10.0
+BACKEND_SECONDS = 10.0
+WORKER_SECONDS = 300.0
 ROWS_SECONDS = 2.0
 CLOSE_SECONDS = 15.0
 
@@ -31,10 +32,9 @@ class Recorder:
         self._start = time.monotonic_ns()
         self.hello: dict[str, Any] | None = None
         self.grammar_backend: str | None = None
-        self.waits_for_backend = False
         self._make_header = header
         self._held: list[tuple[str, dict[str, Any], int]] | None = []
-        self._hold_until: float | None = None
+        self._admitted: float | None = None
         self._queue: queue.SimpleQueue[Any] = queue.SimpleQueue()
         stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime())
         self._file = CaptureFile(settings.folder, f"{settings.name}-{stamp}-{os.getpid()}", self.epoch_ns)
@@ -106,7 +106,7 @@ class Recorder:
                 {"step": message["step"], "requests": [], "dropped": message["reason"], "vocabulary": None}
             )
         elif kind == "admit":
-            self._hold_until = self._hold_until or time.monotonic() + HEADER_SECONDS
+            self._admitted = self._admitted or time.monotonic()
             self._grammar(message["backend"])
             self._joiner.admit(message["record"])
         elif kind == "end":
@@ -138,10 +138,15 @@ class Recorder:
             self._file.write(topic, record, time_ns)
 
     def _release(self, at_once: bool = False) -> None:
-        """Writes the header when all is known that it should say, or when that takes too long."""
-        is_late = self._hold_until is not None and time.monotonic() > self._hold_until
-        knows_all = self.hello is not None and (self.grammar_backend is not None or not self.waits_for_backend)
-        if self._held is None or not (at_once or is_late or knows_all):
+        """Writes the header when all is known that it should say, or when that takes too long.
+
+        Which library runs the grammars is known when the first request asks for one, and few captures begin so; which
+        runner runs, when the worker has run its first step.
+        """
+        waited = time.monotonic() - self._admitted if self._admitted is not None else 0.0
+        knows_backend = self.grammar_backend is not None or waited > BACKEND_SECONDS
+        knows_worker = self.hello is not None or waited > WORKER_SECONDS
+        if self._held is None or not (at_once or (knows_backend and knows_worker)):
             return
         held, self._held = self._held, None
         self._file.write("header", self._make_header(self), 0)
