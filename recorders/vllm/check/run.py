@@ -97,6 +97,8 @@ def main():
     if speculative is not None:
         speculative["num_speculative_tokens"] = args.drafts
     more = {"num_gpu_blocks_override": args.blocks} if args.blocks else {}
+    if args.in_process:
+        more["distributed_executor_backend"] = "uni"
     if args.dummy:
         more["load_format"] = "dummy"
     llm = LLM(

@@ -38,11 +38,19 @@ def _register(settings: Settings) -> None:
 
     address = Address()
     sender: list[Sender] = []
+    early: list[dict[str, Any]] = []
 
     def send(message: dict[str, Any]) -> None:
+        """To the recorder in this process, or else to the parent's. A worker in the scheduler's own process speaks
+        before there is a scheduler."""
         if engine.ENGINES:
-            engine.ENGINES[-1].recorder.put(message)
+            recorder = engine.ENGINES[-1].recorder
+            while early:
+                recorder.put(early.pop(0))
+            recorder.put(message)
             return
+        if message["kind"] == "hello":
+            early.append(dict(message))
         if not sender:
             sender.append(Sender(address.parent))
         sender[0].send(message)

@@ -319,7 +319,7 @@ class _Outlet:
         if isinstance(item, StepCopies):
             with self._lock:
                 self._waiting += item.bytes
-            if item.raw is not None and item.raw.is_cuda:
+            if item.read is not None and item.read.is_cuda:
                 # The recorder's thread has a stream of its own and must not run ahead of these copies.
                 event = torch.cuda.Event()
                 event.record()
@@ -338,7 +338,7 @@ class _Outlet:
                 if isinstance(item, tuple):
                     event, item = item
                     event.synchronize()
-                    stream = stream or torch.cuda.Stream(device=item.raw.device)
+                    stream = stream or torch.cuda.Stream(device=item.read.device)
                     with torch.cuda.stream(stream):
                         self._summarize(item)
                 elif isinstance(item, StepCopies):

@@ -106,10 +106,13 @@ def test_padded_drafts_say_why_and_what_was_read():
     assert step["bonus"] is False
 
 
-def test_placeholders_are_what_the_worker_read():
+@pytest.mark.parametrize("raw", [None, [-1, -1]])
+def test_placeholders_are_what_the_worker_read(raw):
     run = Run()
     run.joiner.worker_half(rows(read(tokens=[5, 1, 2], sampled=[1, 2, 3])))
-    fact = request(q_len=3, drafts=[-1, -1], placeholders=True, emitted=[1, 2, 3], sampled=[1, 2, 3])
+    fact = request(
+        q_len=3, drafts=[-1, -1], drafts_raw=raw, placeholders=True, emitted=[1, 2, 3], sampled=[1, 2, 3]
+    )
     run.joiner.scheduler_half(half(fact))
     assert run.step()["drafts"] == run.step()["drafts_raw"] == [1, 2]
 
