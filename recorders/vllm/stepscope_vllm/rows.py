@@ -38,8 +38,8 @@ class StepCopies:
     """Requests that a mask came for, in the order of its rows."""
     grammar_words: Any = None
     """The mask's rows as they came."""
-    state_tensors: list[tuple[torch.Tensor, torch.Tensor | None]] = field(default_factory=list)
-    """Slots and accepted counts as the recurrent layers got them, in batch order."""
+    state: dict[str, torch.Tensor] = field(default_factory=dict)
+    """State rows and accepted counts as the recurrent kernels got them, by the part of the batch they are for."""
     odds: "DraftOdds | None" = None
     """What chance decided of the drafts."""
     bytes: int = 0
@@ -235,19 +235,23 @@ def _sampled(copies: StepCopies) -> list[list[int]] | None:
 
 
 def _states(copies: StepCopies) -> list[list[int] | None] | None:
-    if not copies.state_tensors:
+    """Slot and column per request. Convolutions have the decoding requests first and the prompts behind them; gated delta
+    layers take requests with drafts out of the batch's order. A request that is not told what was accepted reads at 0."""
+    parts = {part: tensor.tolist() for part, tensor in copies.state.items()}
+    accepted = iter(parts.get("accepted", []))
+    if "decodes" in parts or "prompts" in parts:
+        found = [[slot, next(accepted, 1) - 1] for slot in parts.get("decodes", [])]
+        found += [[slot, 0] for slot in parts.get("prompts", [])]
+    elif "undrafted" in parts or "drafted" in parts:
+        drafted, undrafted = iter(parts.get("drafted", [])), iter(parts.get("undrafted", []))
+        found = []
+        for is_drafted in parts.get("is_drafted", [False] * len(copies.requests)):
+            slot = next(drafted if is_drafted else undrafted, None)
+            column = next(accepted, 1) - 1 if is_drafted else 0
+            found.append([slot, column] if slot is not None else None)
+    else:
         return None
-    slots, accepted = copies.state_tensors[0]
-    slots = slots.tolist()
-    columns = accepted.tolist() if accepted is not None else None
-    found: list[list[int] | None] = []
-    for index in range(len(copies.requests)):
-        if index >= len(slots):
-            found.append(None)
-            continue
-        count = columns[index] if columns is not None and index < len(columns) else 1
-        found.append([slots[index], count - 1])
-    return found
+    return (found + [None] * len(copies.requests))[: len(copies.requests)]
 
 
 def _odds(copies: StepCopies) -> list[list[float | None]] | None:

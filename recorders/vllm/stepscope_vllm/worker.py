@@ -76,7 +76,7 @@ class _Recording:
         """All of a step is copied."""
         copies, self.copies, self.step = self.copies, None, None
         if copies is not None:
-            copies.state_tensors = _state_tensors(self.state_metadata, len(copies.requests))
+            copies.state = _state_parts(self.state_metadata)
             self.outlet.put(copies)
 
     def keep_raw(self, copies: StepCopies, logits: torch.Tensor, hidden: torch.Tensor | None) -> None:
@@ -242,42 +242,23 @@ def _tap_state(recording: _Recording) -> None:
             return
 
 
-def _state_tensors(metadata: Any, requests: int) -> list[tuple[torch.Tensor, torch.Tensor | None]]:
-    if metadata is None:
-        return []
-    accepted = getattr(metadata, "num_accepted_tokens", None)
-    if hasattr(metadata, "spec_sequence_masks_cpu"):
-        return _gated_delta_state(metadata, accepted, requests)
-    parts = [getattr(metadata, f"state_indices_tensor_{part}", None) for part in "dp"]
-    firsts = [part if part.dim() == 1 else part[:, 0] for part in parts if part is not None]
-    if not firsts:
-        return []
-    slots = torch.cat(firsts)[:requests]
-    decodes = parts[0].shape[0] if parts[0] is not None else 0
-    if accepted is not None:
-        # Rows of the prompt come last and read from the beginning of their state.
-        counts = torch.ones(requests, dtype=accepted.dtype, device=accepted.device)
-        counts[:decodes] = accepted[:decodes]
-        accepted = counts
-    return [(slots.clone(), accepted)]
-
-
-def _gated_delta_state(metadata: Any, accepted: Any, requests: int) -> list[tuple[torch.Tensor, torch.Tensor | None]]:
-    speculative = metadata.spec_state_indices_tensor
-    plain = metadata.non_spec_state_indices_tensor
-    mask = metadata.spec_sequence_masks_cpu
-    if speculative is None or mask is None:
-        first = plain if plain is None or plain.dim() == 1 else plain[:, 0]
-        return [(first[:requests].clone(), None)] if first is not None else []
-    slots = torch.zeros(requests, dtype=torch.int64)
-    counts = torch.ones(requests, dtype=torch.int64)
-    mask = mask[:requests]
-    chosen = int(mask.sum())
-    slots[mask] = speculative[:chosen, 0].to("cpu", torch.int64)
-    counts[mask] = accepted[:chosen].to("cpu", torch.int64)
-    if plain is not None:
-        slots[~mask] = plain[: requests - chosen].reshape(requests - chosen, -1)[:, 0].to("cpu", torch.int64)
-    return [(slots, counts)]
+def _state_parts(metadata: Any) -> dict[str, torch.Tensor]:
+    """What the recurrent kernels were told, copied where it is; `rows` puts it together."""
+    names = {
+        "accepted": "num_accepted_tokens",
+        "decodes": "state_indices_tensor_d",
+        "prompts": "state_indices_tensor_p",
+        "drafted": "spec_state_indices_tensor",
+        "undrafted": "non_spec_state_indices_tensor",
+        "is_drafted": "spec_sequence_masks",
+    }
+    found = {part: getattr(metadata, name, None) for part, name in names.items()}
+    # A table has a column per checkpoint; the first names the sequence's row.
+    return {
+        part: (tensor[:, 0] if tensor.dim() > 1 else tensor).clone()
+        for part, tensor in found.items()
+        if isinstance(tensor, torch.Tensor)
+    }
 
 
 def _hello(runner: Any, newer: bool, missing: list[str]) -> dict[str, Any]:
