@@ -92,7 +92,7 @@ class Engine:
         self._numbers = 0
         self._steps = 0
         self._plans: dict[int, _Plan] = {}
-        self._listener = Listener(link, self._receive)
+        self._listener = self._listen(link)
         failures = Failures(self.recorder.lost)
         self._taps = Taps(failures.report)
         self._tap()
@@ -108,12 +108,18 @@ class Engine:
             if not sequence.is_ended and sequence.request.is_finished():
                 self._end(name, sequence)
         self.recorder.close()
-        self._listener.close()
+        if self._listener is not None:
+            self._listener.close()
         if self in ENGINES:
             ENGINES.remove(self)
 
-    def _receive(self, message: dict[str, Any]) -> None:
-        self.recorder.put(message)
+    def _listen(self, link: str) -> Listener | None:
+        try:
+            return Listener(link, self.recorder.put)
+        except OSError as error:
+            # A worker in this process needs no link.
+            self.recorder.lost(f"worker processes cannot be listened to at {link}: {error}", "logits")
+            return None
 
     def _tap(self) -> None:
         scheduler, taps = self.scheduler, self._taps

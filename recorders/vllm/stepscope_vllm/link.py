@@ -22,6 +22,7 @@ logger = logging.getLogger("stepscope_vllm")
 VARIABLE = "STEPSCOPE_LINK"
 MOST_BYTES = 1 << 30
 MOST_UNSENT = 16
+MOST_PATH_BYTES = 100
 
 
 class Address:
@@ -37,7 +38,10 @@ class Address:
     def renew(self) -> None:
         """Takes what was inherited for the parent's address, and hands a new one down."""
         self.parent = os.environ.get(VARIABLE)
-        self.own = os.path.join(tempfile.gettempdir(), f"stepscope-{os.getpid()}-{secrets.token_hex(4)}.sock")
+        name = f"stepscope-{os.getpid()}-{secrets.token_hex(4)}.sock"
+        self.own = os.path.join(tempfile.gettempdir(), name)
+        if len(os.fsencode(self.own)) > MOST_PATH_BYTES:
+            self.own = os.path.join("/tmp", name)
         os.environ[VARIABLE] = self.own
 
 
