@@ -1,6 +1,6 @@
 """Runs a handful of requests through a real vLLM; whatever records it is told by the environment.
 
-    python check/run.py MODEL [--async] [--v2] [--backend guidance] [--drafter ngram|ngram_gpu|model|none] [--rounds 1] [--temperature T]
+    python check/run.py MODEL [--async] [--v2] [--backend guidance] [--drafter model] [--rounds 2] ...
 """
 
 import argparse
@@ -100,7 +100,8 @@ def main():
     if args.in_process:
         more["distributed_executor_backend"] = "uni"
     if args.dummy:
-        more["load_format"] = "dummy"
+        # Copies of recurrent state at block boundaries need Triton.
+        more |= {"load_format": "dummy", "enable_prefix_caching": False}
     llm = LLM(
         args.model,
         dtype="float32",

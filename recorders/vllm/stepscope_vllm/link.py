@@ -62,6 +62,11 @@ class Listener:
 
     def close(self) -> None:
         """Stops listening."""
+        try:
+            # Closing alone does not wake the thread that accepts.
+            self._socket.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass
         self._socket.close()
         try:
             os.unlink(self._path)
