@@ -2,8 +2,8 @@
 
     python check/live.py MODEL --stepscope BINARY [--captures FOLDER] [--only NAME ...] [--teeth]
 
-Clean runs must verify and hold what the run's conditions promise; with `--teeth`, runs with a planted fault must be told
-apart from clean ones by `stepscope replay`. Exit status 1 when a check fails.
+Clean runs must verify and hold what the run's conditions promise; with `--teeth`, runs with a planted fault must be
+told apart from clean ones by `stepscope replay`. Exit status 1 when a check fails.
 """
 
 import argparse
@@ -110,7 +110,8 @@ def clean(args, name: str, arguments: list[str], rig: str, promised: dict) -> li
             if row.get("scheduler_mask") != row.get("applied_mask"):
                 failed.append(f"step {step['step']}: the applied mask is not the scheduler's")
     replayed = run([args.stepscope, "replay", path])
-    print(f"  replay: {replayed.stdout.strip().splitlines()[-1] if replayed.stdout.strip() else replayed.stderr[-200:]}")
+    said = replayed.stdout.strip().splitlines() or [replayed.stderr[-200:]]
+    print(f"  replay: {said[-1]}")
     return failed
 
 

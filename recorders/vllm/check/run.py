@@ -65,7 +65,11 @@ def requests(args):
             'Book a table as JSON: {"name": "Ada", "day": "friday", "seats": 4}. Answer with the JSON alone.',
             params({"json": json.dumps(BOOKING)}, 0.8, 11),
         ),
-        ("date", "When did the war end? Write a date such as 1945-05-08.", params({"regex": r"[0-9]{4}-[0-9]{2}-[0-9]{2}"})),
+        (
+            "date",
+            "When did the war end? Write a date such as 1945-05-08.",
+            params({"regex": r"[0-9]{4}-[0-9]{2}-[0-9]{2}"}),
+        ),
         ("choice", "Is the sky green? Answer yes or no.", params({"choice": ["yes", "no", "maybe"]}, 0.7, 5)),
         ("free", "What is the capital of France?", params()),
         ("sampled", "Write the word tea four times: tea tea tea tea", params(temperature=0.9, top_p=0.95, seed=7)),

@@ -1,7 +1,7 @@
 """Taps in the process of the scheduler: requests, schedules, drafts, masks, commits.
 
-They sit on the scheduler that actually runs. What they take along are copies of short lists; the rows of a batch's masks
-are the largest of them.
+They sit on the scheduler that actually runs. What they take along are copies of short lists; the rows of a batch's
+masks are the largest of them.
 """
 
 from __future__ import annotations
@@ -148,8 +148,9 @@ class Engine:
 
     def _before_admission(self, request: Any, *_: Any, **__: Any) -> None:
         name = request.request_id
-        if name in self._sequences and not self._sequences[name].request.is_finished():
-            self._event("warning", "a request went on with further input, which is not recorded", self._sequences[name].number)
+        known = self._sequences.get(name)
+        if known is not None and not known.request.is_finished():
+            self._event("warning", "a request went on with further input, which is not recorded", known.number)
             return
         if request.sampling_params is None:
             return

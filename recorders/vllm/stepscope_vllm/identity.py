@@ -119,7 +119,8 @@ def unsupported(version: str) -> str | None:
     """A warning for a version of vLLM that nobody tried with this recorder."""
     if version.startswith(tuple(f"{known}." for known in SUPPORTED)) or version in SUPPORTED:
         return None
-    return f"vLLM {version} is not among the versions tried ({', '.join(SUPPORTED)}); what is recorded may be incomplete"
+    known = ", ".join(SUPPORTED)
+    return f"vLLM {version} is not among the versions this was written for ({known}); what is recorded may be incomplete"
 
 
 def vllm_version() -> str:

@@ -235,8 +235,8 @@ def _sampled(copies: StepCopies) -> list[list[int]] | None:
 
 
 def _states(copies: StepCopies) -> list[list[int] | None] | None:
-    """Slot and column per request. Convolutions have the decoding requests first and the prompts behind them; gated delta
-    layers take requests with drafts out of the batch's order. A request that is not told what was accepted reads at 0."""
+    """Slot and column per request. Convolutions have the decoding requests first and the prompts behind them; gated
+    delta layers take requests with drafts out of the batch's order. Without an accepted count a request reads at 0."""
     parts = {part: tensor.tolist() for part, tensor in copies.state.items()}
     accepted = iter(parts.get("accepted", []))
     if "decodes" in parts or "prompts" in parts:

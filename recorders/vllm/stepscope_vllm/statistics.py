@@ -1,5 +1,5 @@
-"""Statistics and checksums of raw logits rows, as docs/arithmetic.md defines them: functions of the row's bits, whatever
-arithmetic computed the row.
+"""Statistics and checksums of raw logits rows, as docs/arithmetic.md defines them: functions of the row's bits,
+whatever arithmetic computed the row.
 
 Everything is batched over rows and runs on the rows' own device. On the CPU the work is cut into pieces below torch's
 grain size, so that it stays on the recorder's thread and takes no core from the engine.

@@ -43,8 +43,8 @@ def _stand_in_for_cuda() -> None:
 
 def repair_expand() -> None:
     """vLLM 0.32.0's CPU kernel that spreads temperature, top-k and top-p over the rows of drafts writes into a copy
-    unless these are 64-bit integers, so that sampled rows of drafts are divided by uninitialized memory. This spreads them
-    as documented."""
+    unless these are 64-bit integers, so that sampled rows of drafts are divided by uninitialized memory. This spreads
+    them as documented."""
     from vllm.v1.sample import rejection_sampler
 
     def expand_batch_to_tokens(
