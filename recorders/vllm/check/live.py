@@ -42,13 +42,13 @@ CLEAN = {
     ),
     "async-plain": (["--async", "--drafter", "none"], "async", {"scheduler": "async", "verifies": False}),
     "in-process": (["--in-process", "--requests", "greedy"], "", {"scheduler": "sync"}),
-    "full-rows": (["--requests", "greedy"], "", {"scheduler": "sync", "STEPSCOPE_LOGITS": "full"}),
-    "hidden-rows": (["--requests", "greedy"], "", {"scheduler": "sync", "STEPSCOPE_LOGITS": "hidden"}),
     "preempted": (
         ["--drafter", "none", "--blocks", "3", "--max-tokens", "100", "--requests", "free"],
         "",
         {"scheduler": "sync", "verifies": False},
     ),
+    "full-rows": (["--requests", "greedy"], "", {"scheduler": "sync", "STEPSCOPE_LOGITS": "full"}),
+    "hidden-rows": (["--requests", "greedy"], "", {"scheduler": "sync", "STEPSCOPE_LOGITS": "hidden"}),
 }
 FAULTS = ["neighbours-mask", "unmasked-bonus", "late-grammar", "wrong-accept", "past-the-end", "nan-row"]
 
