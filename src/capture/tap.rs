@@ -108,7 +108,13 @@ impl CaptureTap {
     /// Writes the masks of a step that were not written before; the records of its rows name them.
     fn write_masks(&mut self, report: &StepReport<'_>) -> Vec<RowMasks> {
         let mut hash = |mask: Option<&MaskRow>| mask.map(|mask| self.write_mask(mask));
-        let masks = |row: &RowReport<'_>| RowMasks { filled: hash(row.filled_mask), applied: hash(row.applied_mask) };
+        let masks = |row: &RowReport<'_>| {
+            let filled = hash(row.filled_mask);
+            // Mostly the very row that was filled: it need not be hashed twice.
+            let is_filled = |mask: &MaskRow| row.filled_mask.is_some_and(|filled| std::ptr::eq(mask, filled));
+            let applied = if row.applied_mask.is_some_and(is_filled) { filled } else { hash(row.applied_mask) };
+            RowMasks { filled, applied }
+        };
         report.rows.iter().map(masks).collect()
     }
 

@@ -31,8 +31,8 @@ pub struct Options {
     /// The draft model that was recorded, for a capture of the drafter `model`.
     #[arg(long, value_name = "MODEL")]
     draft_model: Option<PathBuf>,
-    /// Checks to run, separated by commas: prompt, params, validity, logits, forward, drafts, sampler, accept, commit,
-    /// termination.
+    /// Checks to run, separated by commas: prompt, params, validity, logits, forward, drafts, masks, applied-mask, sampler,
+    /// accept, commit, termination, signs.
     #[arg(long, value_delimiter = ',', value_name = "LIST", conflicts_with = "level")]
     check: Option<Vec<CheckName>>,
     /// `cheap` runs the checks that need no logits row.

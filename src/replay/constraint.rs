@@ -118,19 +118,18 @@ impl Follower {
         let before = straight.position();
         let legal = astray.legal(step.drafts_raw.as_deref().unwrap_or_default())?;
         let forced = astray.forced(forced)?;
-        let Straight { mut masks, refused } = straight_rows(straight, step)?;
-        astray_rows(astray, step, &mut masks)?;
+        let Straight { mut rows, refused } = straight_rows(straight, step)?;
+        astray_rows(astray, step, &mut rows)?;
         for token in &step.emitted[..refused.unwrap_or(step.emitted.len())] {
             astray.take(*token)?;
         }
-        let rows = masks.iter().map(|mask| mask.as_ref().map(Allowed::of)).collect();
         Ok(StepTrace { before, after: straight.position(), rows, legal, forced, refused })
     }
 }
 
 /// The rows of a step that lie on the way that was taken, and a token on that way that may not come.
 struct Straight {
-    masks: Vec<Option<MaskRow>>,
+    rows: Vec<Option<Allowed>>,
     refused: Option<usize>,
 }
 
@@ -138,22 +137,25 @@ struct Straight {
 fn straight_rows(walk: &mut Walk, step: &StepRecord) -> Result<Straight, GrammarError> {
     let agreeing = step.drafts.iter().zip(&step.emitted).take_while(|(draft, token)| **draft == i64::from(**token));
     let judged = (agreeing.count() + 1).min(step.rows.len());
-    let mut masks = Vec::new();
+    let mut rows = Vec::new();
     for index in 0..judged.max(step.emitted.len()) {
         if index < judged {
-            masks.push(walk.mask()?);
+            rows.push(walk.allowed()?);
         }
         match step.emitted.get(index) {
-            Some(token) if !walk.take(*token)? => return Ok(Straight { masks, refused: Some(index) }),
+            Some(token) if !walk.take(*token)? => return Ok(Straight { rows, refused: Some(index) }),
             _ => {}
         }
     }
-    Ok(Straight { masks, refused: None })
+    Ok(Straight { rows, refused: None })
 }
 
 /// Adds the rows that lie on no way that was taken: those after a rejected draft.
-fn astray_rows(walk: &mut Walk, step: &StepRecord, masks: &mut Vec<Option<MaskRow>>) -> Result<(), GrammarError> {
+///
+/// A hostile step may have any number of rows: what is kept of each is small, and those that allow everything share one.
+fn astray_rows(walk: &mut Walk, step: &StepRecord, rows: &mut Vec<Option<Allowed>>) -> Result<(), GrammarError> {
     let (start, begins_after) = (walk.matcher.consumed(), walk.begins_after);
+    let mut everything: Option<Allowed> = None;
     let mut lost = false;
     for row in 0..step.rows.len() {
         if row > 0 && !lost {
@@ -163,13 +165,19 @@ fn astray_rows(walk: &mut Walk, step: &StepRecord, masks: &mut Vec<Option<MaskRo
                 None => true,
             };
         }
-        if row < masks.len() {
+        if row < rows.len() {
             continue;
         }
-        // Nothing that is drawn there can be emitted, so that everything may come.
-        let everything = || walk.begins_after.is_none().then(|| MaskRow::all(walk.matcher.vocabulary_size()));
-        let mask = if lost { everything() } else { walk.mask()? };
-        masks.push(mask);
+        // Nothing that is drawn after a draft that is lost can be emitted, so that everything may come.
+        let allowed = match lost {
+            false => walk.allowed()?,
+            true if walk.begins_after.is_some() => None,
+            true => {
+                let all = || Allowed::of(&MaskRow::all(walk.matcher.vocabulary_size()));
+                Some(*everything.get_or_insert_with(all))
+            }
+        };
+        rows.push(allowed);
     }
     walk.back(start, begins_after)
 }
@@ -189,8 +197,8 @@ impl Walk {
         }
     }
 
-    fn mask(&mut self) -> Result<Option<MaskRow>, GrammarError> {
-        if self.begins_after.is_some() { Ok(None) } else { self.matcher.mask().map(Some) }
+    fn allowed(&mut self) -> Result<Option<Allowed>, GrammarError> {
+        if self.begins_after.is_some() { Ok(None) } else { Ok(Some(Allowed::of(&self.matcher.mask()?))) }
     }
 
     /// Goes on by a token, if it may come.

@@ -167,10 +167,10 @@ impl Preflight {
                 (_, Ok(why), Ok(_)) => (Level::Exact, why.clone()),
             },
             CheckName::Sampler => match (tier, facts.own_rules, &facts.arithmetic) {
-                (LogitsTier::TopK | LogitsTier::Off, ..) => {
-                    let why = format!("tier `{}` keeps no whole rows: greedy tokens alone", tier_name(tier));
-                    (Level::RankOnly, why)
+                (LogitsTier::TopK, ..) => {
+                    (Level::RankOnly, "tier `topk` keeps the best of each row: the token was among them".to_owned())
                 }
+                (LogitsTier::Off, ..) => (Level::RankOnly, "tier `off` keeps no rows: greedy tokens alone".to_owned()),
                 (_, false, _) => (Level::WithinTolerance, format!("{}: the token was possible", foreign().reason)),
                 (LogitsTier::Hidden, true, _) if model.is_none() => {
                     (Level::RankOnly, self.no_model().reason.into_owned())
@@ -333,14 +333,5 @@ fn same_grammar_library(header: &Header) -> Result<String, String> {
         None => {
             Err(format!("the capture does not say that it was recorded with `{name}`, which is what this build has"))
         }
-    }
-}
-
-fn tier_name(tier: LogitsTier) -> &'static str {
-    match tier {
-        LogitsTier::Hidden => "hidden",
-        LogitsTier::Full => "full",
-        LogitsTier::TopK => "topk",
-        LogitsTier::Off => "off",
     }
 }

@@ -72,9 +72,7 @@ pub fn token(row: &[f32], situation: &Situation<'_>) -> Result<u32, NoToken> {
     // Noise is keyed by id: that of the whole row at once is that of each candidate.
     let mut noise = vec![0.0; row.len()];
     scalar::gumbel_row(rules.seed.ok_or(NoToken::NoSeed)?, position, choice, &mut noise);
-    let noisy = |candidate: &Candidate| {
-        (f64::from(candidate.value) + noise.get(candidate.id as usize).copied().unwrap_or_default(), candidate.id)
-    };
+    let noisy = |candidate: &Candidate| (f64::from(candidate.value) + noise[candidate.id as usize], candidate.id);
     candidates.iter().map(noisy).reduce(better).map(|(_, id)| id).ok_or(NoToken::NothingLeft)
 }
 

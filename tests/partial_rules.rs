@@ -1,0 +1,124 @@
+//! Where less is known: rows of which the best alone were kept, and drafts of an engine with the rules of vLLM.
+
+#[path = "support/recorded.rs"]
+#[allow(dead_code, reason = "each test binary uses a part of it")]
+mod recorded;
+
+use recorded::{Recorded, USUAL, record, replay_file, write};
+use stepscope::arith::Isa;
+use stepscope::capture::Record;
+use stepscope::capture::records::{LogitsPayload, StepRecord, WithheldDraft, WithheldReason};
+use stepscope::model::synthetic::SyntheticModel;
+use stepscope::replay::{CheckName, Finding};
+
+/// The findings of one check, once the records were changed.
+fn findings(recorded: &Recorded, check: CheckName, change: impl FnOnce(&mut Vec<Record>)) -> Vec<Finding> {
+    let mut records = recorded.records.clone();
+    change(&mut records);
+    let path = recorded.folder.path().join("changed.mcap");
+    write(&records, &path);
+    let report = replay_file(&path, Some(&recorded.model), Isa::Scalar).unwrap();
+    assert!(report.checks[&check].checked > 0, "{check} had something to look at");
+    report.findings.into_iter().filter(|finding| finding.check == check).collect()
+}
+
+fn steps(records: &mut [Record]) -> impl Iterator<Item = &mut StepRecord> {
+    records.iter_mut().filter_map(|record| match record {
+        Record::Step(step) => Some(step.as_mut()),
+        _ => None,
+    })
+}
+
+/// A step of the request that decodes one token and goes on.
+fn decoding(records: &mut [Record], request: u64) -> &mut StepRecord {
+    let decodes = |step: &&mut StepRecord| {
+        step.request == request
+            && step.choice == 0
+            && step.first_position > 0
+            && step.rows.len() == 1
+            && step.stop.is_none()
+    };
+    steps(records).filter(decodes).nth(1).expect("such a step")
+}
+
+/// The ids that were kept of a step's first row, best first.
+fn kept(records: &[Record], (step, request): (u64, u64)) -> Vec<u32> {
+    let ids = records.iter().find_map(|record| match record {
+        Record::Logits(logits) if (logits.step, logits.request, logits.choice) == (step, request, 0) => {
+            match &logits.payload {
+                LogitsPayload::TopK { ids, .. } => Some(ids.clone()),
+                _ => None,
+            }
+        }
+        _ => None,
+    });
+    ids.expect("the best of the row")
+}
+
+/// Which token comes instead, by the ids that were kept.
+type Other<'a> = &'a dyn Fn(&[u32]) -> u32;
+
+/// A greedy request, and one that draws from the best 50 without anything that moves values.
+const GREEDY: u64 = 0;
+const DRAWN: u64 = 2;
+
+#[test]
+fn a_token_is_held_against_the_best_of_its_row() {
+    let recorded = record(SyntheticModel::llama(41), &format!("{USUAL}tier = 'topk'\ntop-k-rows = 64\n"));
+    assert_eq!(findings(&recorded, CheckName::Sampler, |_| {}), []);
+    let missing = |ids: &[u32]| (0..).find(|id| !ids.contains(id)).expect("an id that was not kept");
+    let second = |ids: &[u32]| ids[1];
+    let past_top_k = |ids: &[u32]| ids[55];
+    let others: [(u64, Other<'_>); 3] = [(GREEDY, &second), (DRAWN, &past_top_k), (DRAWN, &missing)];
+    for (request, other) in others {
+        let mut step = 0;
+        let found = findings(&recorded, CheckName::Sampler, |records| {
+            step = decoding(records, request).step;
+            let token = other(&kept(records, (step, request)));
+            decoding(records, request).emitted[0] = token;
+        });
+        let is_it = |finding: &Finding| finding.request == Some(request) && finding.step == Some(step);
+        assert!(found.iter().any(is_it), "request {request}: {found:?}");
+    }
+}
+
+type Change = fn(&mut StepRecord);
+
+fn as_of_vllm(records: &mut [Record]) {
+    for record in records {
+        if let Record::Header(header) = record {
+            header.sampler_semantics = "vllm".to_owned();
+        }
+    }
+}
+
+#[test]
+fn drafts_are_held_against_the_rules_of_vllm() {
+    for scheduling in ["sync", "async"] {
+        let settings = format!("{USUAL}drafter = 'random'\ndrafts = 5\nscheduling = '{scheduling}'\n");
+        let recorded = record(SyntheticModel::llama(42), &settings);
+        assert_eq!(findings(&recorded, CheckName::Drafts, |records| as_of_vllm(records)), []);
+        let changes: [(&str, Change); 3] = [
+            ("another draft than was proposed", |step| step.drafts[0] ^= 1),
+            ("a draft after one that was withheld", |step| step.drafts = vec![-1, step.drafts[0]]),
+            ("the grammar, where there is none", |step| {
+                step.drafts.clear();
+                let proposed = step.drafts_raw.as_ref().map_or(0, Vec::len) as u32;
+                let withheld = |index| WithheldDraft { index, reason: WithheldReason::Grammar };
+                step.withheld = Some((0..proposed).map(withheld).collect());
+            }),
+        ];
+        for (what, change) in changes {
+            let mut place = (0, 0);
+            let found = findings(&recorded, CheckName::Drafts, |records| {
+                as_of_vllm(records);
+                let verifies = |step: &&mut StepRecord| step.drafts.first().is_some_and(|draft| *draft != -1);
+                let step = steps(records).find(verifies).expect("a step that verifies");
+                change(step);
+                place = (step.request, step.step);
+            });
+            let is_it = |finding: &Finding| (finding.request, finding.step) == (Some(place.0), Some(place.1));
+            assert!(found.iter().any(is_it), "{scheduling}, {what}: {found:?}");
+        }
+    }
+}
