@@ -13,7 +13,7 @@ use std::time::Instant;
 use serde_json::Value;
 use stepscope::arith::{ATTENTION_CHUNK, KvType};
 use stepscope::backend::{Backend, BackendKind, BackendOptions, BatchEntry, StateAccess, StepBatch, StepOutput, open};
-use stepscope::capture::records::{FORMAT_VERSION, Header, Recorder};
+use stepscope::capture::records::{FORMAT_VERSION, Header, Recorder, StepPath};
 use stepscope::capture::tap::{CaptureTap, Tier};
 use stepscope::capture::{CaptureReader, CaptureWriter, WriterOptions};
 use stepscope::engine::{
@@ -392,21 +392,28 @@ fn speculation(model: &Path) -> Result<(), Failure> {
         run(&[&common, way].concat(), &[("--model", model), ("--out", &capture)])
     };
     println!("24 requests that call a tool, 1 thread, one at a time, against plain decoding:");
-    for drafter in ["grammar", "ngram"] {
-        for drafts in ["2", "4", "8", "15"] {
-            let way = ["--drafter", drafter, "--drafts", drafts];
-            let mut summary = Value::Null;
-            let best: [f64; 2] = best_of(TURNS, |side| {
-                let run = if side == 0 { record(&[])? } else { record(&way)? };
-                let seconds = run["seconds"].as_f64().ok_or("no seconds")?;
-                summary = run;
-                Ok(seconds)
+    for whitespace in ["any", "single"] {
+        for (drafter, drafts) in
+            ["grammar", "ngram"].into_iter().flat_map(|name| ["2", "4", "8", "15"].map(|n| (name, n)))
+        {
+            let plain = ["--grammar-whitespace", whitespace];
+            let drafted = [&plain[..], &["--drafter", drafter, "--drafts", drafts]].concat();
+            let mut decoding = [f64::INFINITY; 2];
+            let mut decoded = Decoded::default();
+            let whole: [f64; 2] = best_of(TURNS, |side| {
+                let run = record(if side == 0 { &plain } else { &drafted })?;
+                decoded = Decoded::of(&capture)?;
+                decoding[side] = decoding[side].min(decoded.seconds);
+                run["seconds"].as_f64().ok_or_else(|| "no seconds".into())
             })?;
-            let (proposed, verified, accepted, steps, tokens) = acceptance(&capture)?;
+            let Decoded { proposed, verified, accepted, steps, tokens, .. } = decoded;
             println!(
-                "  {drafter:<8} {drafts:>2} drafts: {:.2}x; {:.2} tokens per step; of {proposed} proposed {verified} were verified and \
-                 {accepted} accepted ({:.0}%)",
-                best[0] / best[1],
+                "  white space {whitespace:<6} {drafter:<8} {drafts:>2} drafts: {:.2}x decoding alone ({:.2} s and {:.2} s), {:.2}x with \
+                 prompts; {:.2} tokens per step; of {proposed} proposed {verified} were verified and {accepted} accepted ({:.0}%)",
+                decoding[0] / decoding[1],
+                decoding[0],
+                decoding[1],
+                whole[0] / whole[1],
                 tokens as f64 / steps as f64,
                 100.0 * accepted as f64 / (verified as f64).max(1.0)
             );
@@ -416,20 +423,37 @@ fn speculation(model: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Drafts proposed, verified and accepted, decoding steps, and their tokens.
-fn acceptance(capture: &Path) -> Result<(usize, usize, usize, usize, usize), Failure> {
-    let reader = CaptureReader::open(capture)?;
-    let mut sums = (0, 0, 0, 0, 0);
-    for step in reader.sequences().flat_map(|sequence| reader.steps(sequence)) {
-        let step = step?;
-        let Some(proposed) = step.drafts_raw else { continue };
-        sums.0 += proposed.len();
-        sums.1 += step.drafts.iter().filter(|draft| **draft != -1).count();
-        sums.2 += step.verdicts.iter().flatten().filter(|verdict| verdict.accepted).count();
-        sums.3 += 1;
-        sums.4 += step.emitted.len();
+/// The steps of a capture that decoded, with one request at a time.
+#[derive(Default)]
+struct Decoded {
+    seconds: f64,
+    steps: usize,
+    tokens: usize,
+    /// Drafts.
+    proposed: usize,
+    verified: usize,
+    accepted: usize,
+}
+
+impl Decoded {
+    fn of(capture: &Path) -> Result<Self, Failure> {
+        let reader = CaptureReader::open(capture)?;
+        let mut sums = Self::default();
+        for step in reader.sequences().flat_map(|sequence| reader.steps(sequence)) {
+            let step = step?;
+            if step.path == Some(StepPath::Prefill) {
+                continue;
+            }
+            let timings = step.timings.ok_or("a step without timings")?;
+            sums.seconds += (timings.schedule_ns + timings.forward_ns + timings.sample_ns) as f64 / 1e9;
+            sums.steps += 1;
+            sums.tokens += step.emitted.len();
+            sums.proposed += step.drafts_raw.as_ref().map_or(0, Vec::len);
+            sums.verified += step.drafts.iter().filter(|draft| **draft != -1).count();
+            sums.accepted += step.verdicts.iter().flatten().filter(|verdict| verdict.accepted).count();
+        }
+        Ok(sums)
     }
-    Ok(sums)
 }
 
 /// Raw and zstd-compressed size of a row, over rows that the model computes for the text of `make quality`.

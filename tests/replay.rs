@@ -6,7 +6,7 @@ mod recorded;
 
 use std::process::Command;
 
-use recorded::{Recorded, USUAL, record, replay_file, write, write_encoded, write_in_chunks};
+use recorded::{REASONING_END, Recorded, USUAL, record, replay_file, write, write_encoded, write_in_chunks};
 use serde_json::Value;
 use stepscope::arith::{Isa, WeightFormat, scalar};
 use stepscope::capture::records::{LogitsPayload, LossRecord, Refusal, RequestRecord, StepRecord, StopReason};
@@ -73,6 +73,19 @@ fn every_check_holds_on_every_architecture_and_head() {
 #[test]
 fn a_rounded_cache_is_replayed_rounded() {
     assert_complete(&replayed(&record(SyntheticModel::llama(5), "kv-type = \"f16\"\n")));
+}
+
+#[test]
+fn masks_are_replayed_under_the_settings_that_were_recorded() {
+    for whitespace in ["any", "single", "none"] {
+        let settings = format!(
+            "{USUAL}reasoning-end = '{REASONING_END}'\ndrafter = 'grammar'\ngrammar-whitespace = '{whitespace}'\n\
+             grammar-canonical = 'off'\n"
+        );
+        let report = replayed(&recorded::record_constrained(SyntheticModel::llama(9), &settings));
+        assert_complete(&report);
+        assert!(report.checks[&CheckName::Masks].checked > 0, "{whitespace}");
+    }
 }
 
 #[test]

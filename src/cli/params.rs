@@ -58,11 +58,11 @@ pub struct Options {
 pub fn run(options: &Options) -> anyhow::Result<Outcome> {
     let request = read_request(&options.request, options.line)?;
     let config = options.config.as_deref().map(read_config).transpose()?.unwrap_or_default();
-    let overrides = RequestFields::from_toml(&config.sampling.unwrap_or_default());
+    let overrides = RequestFields::from_toml(&config.sampling.clone().unwrap_or_default());
     let overrides = overrides.context("table [sampling] of --config")?;
     let model = Model::load(&options.model)?;
     let context_length = context_length(config.context_length.map(|length| length.get()), &model.config)?;
-    let grammars = Grammars::new(&model, config.reasoning_end.as_deref())?;
+    let grammars = Grammars::new(&model, config.grammar_settings(), config.reasoning_end.as_deref())?;
     let preparation = Preparation::new(&model, grammars, overrides, context_length, &Clock::start())?;
     let submission = preparation.submission(&request, Received::default());
     let submission = submission.with_context(|| place(&options.request, options.line))?;

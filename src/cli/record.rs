@@ -67,7 +67,7 @@ pub fn run(options: &Options) -> anyhow::Result<Outcome> {
             drafts: settings.speculation.room(),
         },
     )?;
-    let grammars = Grammars::new(&model, settings.reasoning_end.as_deref())?;
+    let grammars = Grammars::new(&model, settings.grammar, settings.reasoning_end.as_deref())?;
     let preparation = Preparation::new(&model, grammars, settings.overrides.clone(), sizes.context_length, &clock)?;
     let preparation = preparation.with_tool_format(settings.tool_format).with_fault(settings.inject);
     let prepared: Vec<Line> = lines.into_iter().map(|line| preparation.prepare(line)).collect();

@@ -26,15 +26,21 @@ const MAX_LEXER_STATES: usize = 50_000;
 pub enum Whitespace {
     /// Any amount, between any two parts.
     Any,
+    /// One space after each comma and each colon, as chat templates write JSON (Python's `json.dumps`).
+    Single,
     /// None.
     None,
 }
 
 impl Whitespace {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Any, Self::Single, Self::None];
+
     /// Its name in captures.
     pub fn name(self) -> &'static str {
         match self {
             Self::Any => "any",
+            Self::Single => "single",
             Self::None => "none",
         }
     }

@@ -85,10 +85,9 @@ fn settings(header: &Header) -> Result<GrammarSettings, Skip> {
         Some("false") => false,
         _ => return Err(unknown("grammar.canonical-tokens")),
     };
-    let whitespace = match value("grammar.whitespace") {
-        Some("any") => Whitespace::Any,
-        Some("none") => Whitespace::None,
-        _ => return Err(unknown("grammar.whitespace")),
-    };
+    let whitespace = Whitespace::ALL
+        .into_iter()
+        .find(|whitespace| value("grammar.whitespace") == Some(whitespace.name()))
+        .ok_or_else(|| unknown("grammar.whitespace"))?;
     Ok(GrammarSettings { canonical_tokens, whitespace })
 }

@@ -7,7 +7,7 @@ use stepscope::model::synthetic::{BEGIN_OF_SEQUENCE, END_OF_SEQUENCE, SyntheticM
 use stepscope::types::TokenId;
 
 use crate::differential::constraints;
-use crate::support::{PLAIN, REAL, Random, SMALL, Vocabulary, walk};
+use crate::support::{PLAIN, REAL, Random, SMALL, SPACED, Vocabulary, walk};
 
 fn texts(vocabulary: &Vocabulary, constraint: &Constraint, seeds: u64) -> Vec<String> {
     let grammar = vocabulary.compile(constraint);
@@ -42,6 +42,32 @@ fn a_regular_expression_matches_the_whole_text() {
         for vocabulary in [&*SMALL, &*PLAIN, &*REAL] {
             for text in texts(vocabulary, &Constraint::Regex(expression.to_owned()), 10) {
                 assert!(whole.is_match(&text), "{expression}: {text:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn white_space_of_json_is_what_the_settings_say() {
+    let schema = json!({
+        "type": "object",
+        "properties": {
+            "names": {"type": "array", "items": {"type": "string"}, "minItems": 2, "maxItems": 3},
+            "place": {"type": "object", "properties": {"x": {"type": "integer"}, "y": {"type": "integer"}},
+                "required": ["x", "y"], "additionalProperties": false},
+            "more": {},
+        },
+        "required": ["names", "place"],
+        "additionalProperties": false,
+    });
+    let lark = format!("start: \"call \" object\nobject: %json {schema}\n");
+    let string = regex::Regex::new(r#""(\\.|[^"\\])*""#).unwrap();
+    for constraint in [Constraint::JsonSchema(schema), Constraint::Lark(lark)] {
+        for (vocabulary, comma, colon) in [(&*PLAIN, ",", ":"), (&*SPACED, ", ", ": ")] {
+            for text in texts(vocabulary, &constraint, 20) {
+                let outside = string.replace_all(text.trim_start_matches("call "), "s").into_owned();
+                let compact: String = outside.split_whitespace().collect();
+                assert_eq!(outside, compact.replace(',', comma).replace(':', colon), "{text:?}");
             }
         }
     }

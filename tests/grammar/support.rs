@@ -53,6 +53,12 @@ pub static PLAIN: LazyLock<Vocabulary> = LazyLock::new(|| {
     Vocabulary::new(synthetic_model(), settings)
 });
 
+/// The same, with one space after each comma and colon.
+pub static SPACED: LazyLock<Vocabulary> = LazyLock::new(|| {
+    let settings = GrammarSettings { canonical_tokens: false, whitespace: Whitespace::Single };
+    Vocabulary::new(synthetic_model(), settings)
+});
+
 /// SmolLM2's tokenizer, from the model that `make model` fetches.
 pub static REAL: LazyLock<Vocabulary> = LazyLock::new(|| {
     let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);

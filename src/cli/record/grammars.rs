@@ -14,6 +14,7 @@ use crate::types::TokenId;
 /// Compiles what requests demand of their outputs; equal constraints once.
 pub(in crate::cli) struct Grammars<'a> {
     model: &'a Model,
+    settings: GrammarSettings,
     reasoning_end: Option<TokenId>,
     factory: OnceCell<Result<GrammarFactory, GrammarError>>,
     compiled: RefCell<HashMap<(&'static str, String), Grammar>>,
@@ -24,13 +25,13 @@ impl<'a> Grammars<'a> {
     ///
     /// # Errors
     /// If the tokenizer has no such token.
-    pub fn new(model: &'a Model, reasoning_end: Option<&str>) -> anyhow::Result<Self> {
+    pub fn new(model: &'a Model, settings: GrammarSettings, reasoning_end: Option<&str>) -> anyhow::Result<Self> {
         let token = |text: &str| {
             let token = model.tokenizer.token_id(text);
             token.with_context(|| format!("reasoning-end: accepted: one token of the tokenizer; found: {text:?}"))
         };
         let reasoning_end = reasoning_end.map(token).transpose()?;
-        Ok(Self { model, reasoning_end, factory: OnceCell::new(), compiled: RefCell::default() })
+        Ok(Self { model, settings, reasoning_end, factory: OnceCell::new(), compiled: RefCell::default() })
     }
 
     /// What the output after `prompt` has to follow.
@@ -54,7 +55,7 @@ impl<'a> Grammars<'a> {
 
     fn factory(&self) -> Result<&GrammarFactory, GrammarError> {
         let Model { tokenizer, config, .. } = self.model;
-        let make = || GrammarFactory::new(tokenizer, config.vocabulary_size, GrammarSettings::default());
+        let make = || GrammarFactory::new(tokenizer, config.vocabulary_size, self.settings);
         self.factory.get_or_init(make).as_ref().map_err(Clone::clone)
     }
 

@@ -9,6 +9,7 @@ use serde::Deserialize;
 use super::count::Count;
 use crate::capture::records::MOST_DRAFTS;
 use crate::engine::faults::{Fault, UnknownFault};
+use crate::grammar::{GrammarSettings, Whitespace};
 
 /// Most sequences at a time, and most threads: far more than a machine has use for.
 const MANY: usize = 1024;
@@ -98,6 +99,13 @@ pub struct Options {
     /// What does the grammars of constrained outputs [default: llguidance]
     #[arg(long, value_name = "BACKEND")]
     pub grammar_backend: Option<GrammarBackendOption>,
+    /// White space in JSON that a constraint asks for: any amount, one space after each `,` and `:`, or none [default: any]
+    #[arg(long, value_name = "AMOUNT")]
+    pub grammar_whitespace: Option<WhitespaceOption>,
+    /// Whether a text that a constraint forces comes in the tokens that the tokenizer would make of it; `off` allows any
+    /// tokens that spell it [default: on]
+    #[arg(long, value_name = "SWITCH")]
+    pub grammar_canonical: Option<Switch>,
     /// Plant a fault, to prove that it is found; `stepscope faults` lists them
     #[arg(long, value_name = "FAULT")]
     pub inject: Option<FaultOption>,
@@ -126,6 +134,17 @@ pub struct Options {
     /// The operator's overrides of sampling parameters; they can stand in the file alone.
     #[arg(skip)]
     pub sampling: Option<toml::Table>,
+}
+
+impl Options {
+    /// What masks depend on beside constraint and tokenizer, by these options alone.
+    pub fn grammar_settings(&self) -> GrammarSettings {
+        let default = GrammarSettings::default();
+        GrammarSettings {
+            canonical_tokens: self.grammar_canonical.map_or(default.canonical_tokens, |switch| switch == Switch::On),
+            whitespace: self.grammar_whitespace.map_or(default.whitespace, Whitespace::from),
+        }
+    }
 }
 
 /// A planted fault, by name.
@@ -239,6 +258,28 @@ pub enum GrammarBackendOption {
     Llguidance,
     /// The xgrammar library (not there yet)
     Xgrammar,
+}
+
+/// White space in constrained JSON.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum WhitespaceOption {
+    /// As much as the model likes
+    Any,
+    /// One space after each comma and each colon
+    Single,
+    /// None
+    None,
+}
+
+impl From<WhitespaceOption> for Whitespace {
+    fn from(option: WhitespaceOption) -> Self {
+        match option {
+            WhitespaceOption::Any => Self::Any,
+            WhitespaceOption::Single => Self::Single,
+            WhitespaceOption::None => Self::None,
+        }
+    }
 }
 
 /// What is kept of a logits row.

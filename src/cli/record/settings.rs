@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::count::Count;
 use super::options::{
     BackendOption, DrafterOption, GrammarBackendOption, IsaOption, KvTypeOption, Options, OverflowOption,
-    SchedulingOption, Switch, TierOption, ToolFormatOption, VerifyRuleOption,
+    SchedulingOption, Switch, TierOption, ToolFormatOption, VerifyRuleOption, WhitespaceOption,
 };
 use super::speculation::SpeculationSettings;
 use crate::arith::{ATTENTION_CHUNK, Isa, KvType};
@@ -48,6 +48,8 @@ pub(super) struct Settings {
     pub reasoning_end: Option<String>,
     /// How tool calls are written; `None` leaves it to the chat template.
     pub tool_format: Option<ToolFormatOption>,
+    /// What masks depend on beside constraint and tokenizer.
+    pub grammar: GrammarSettings,
     /// The planted fault. It stands in the header by itself, so that nothing else in a capture depends on it.
     pub inject: Option<Fault>,
     pub quiet: bool,
@@ -124,6 +126,17 @@ impl Settings {
             },
             reasoning_end: layers.choose("reasoning-end", |options| options.reasoning_end.clone(), |text| json!(text)),
             tool_format: layers.choose("tool-format", |options| options.tool_format, name),
+            grammar: GrammarSettings {
+                canonical_tokens: layers.or(
+                    "grammar.canonical-tokens",
+                    |options| options.grammar_canonical,
+                    Switch::On,
+                    |switch| json!(*switch == Switch::On),
+                ) == Switch::On,
+                whitespace: layers
+                    .or("grammar.whitespace", |options| options.grammar_whitespace, WhitespaceOption::Any, name)
+                    .into(),
+            },
             inject: flags.inject.or(file.inject).map(|option| option.0),
             quiet: flags.quiet,
             tier: layers.tier(),
@@ -148,9 +161,6 @@ impl Settings {
         for (field, value) in settings.overrides.to_json().as_object().into_iter().flatten() {
             recorded.push(setting(&format!("sampling.{field}"), value, "config-file"));
         }
-        let GrammarSettings { canonical_tokens, whitespace } = GrammarSettings::default();
-        recorded.push(setting("grammar.canonical-tokens", &json!(canonical_tokens), "default"));
-        recorded.push(setting("grammar.whitespace", &json!(whitespace.name()), "default"));
         Ok(Self { recorded, ..settings })
     }
 

@@ -66,9 +66,15 @@ pub(super) fn prepare(schema: &Json, whitespace: Whitespace) -> Result<Json, Gra
         rewrite.apply(&mut prepared)?;
     }
     if let Some(root) = prepared.as_object_mut() {
-        let flexible = whitespace == Whitespace::Any;
         // Without `u`, a key has one spelling only, so that a declared property cannot come in disguise.
-        let options = json!({"whitespace_flexible": flexible, "json_allowed_escapes": "nrbtf\\\""});
+        let mut options = json!({
+            "whitespace_flexible": whitespace == Whitespace::Any,
+            "json_allowed_escapes": "nrbtf\\\"",
+        });
+        if whitespace == Whitespace::Single {
+            options["item_separator"] = json!(", ");
+            options["key_separator"] = json!(": ");
+        }
         root.insert(LIBRARY_OPTIONS.to_owned(), options);
     }
     Ok(prepared)
