@@ -59,6 +59,7 @@ fn rows(path: &Path, kv_type: KvType) -> Result<Rows, Failure> {
                 first_position: Position(half as u32),
                 pages: (0..pages as u32).map(PageId).collect(),
                 state: None,
+                convolves: true,
                 logits_from,
                 prefill: true,
                 snapshots: Vec::new(),

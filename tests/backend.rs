@@ -60,6 +60,7 @@ fn rows(model: &Model, tokens: &[TokenId]) -> StepOutput {
         first_position: Position(0),
         pages: vec![PageId(1), PageId(0)],
         state: has_state.then_some(StateAccess { slot: StateSlot(0), column: 0 }),
+        convolves: true,
         logits_from: 0,
         prefill: true,
         snapshots: Vec::new(),

@@ -34,6 +34,9 @@ pub struct BatchEntry {
     pub pages: Vec<PageId>,
     /// The recurrent state; `None` exactly when the model has none.
     pub state: Option<StateAccess>,
+    /// Whether the short convolutions run. Where they do not, they give zeros and leave the state row as it was, as kernels do
+    /// with an access that their bounds refuse: what the engine asks for is always legal, so only planted faults set this.
+    pub convolves: bool,
     /// Index of the first token whose logits row is wanted; all later ones are too. `tokens.len()` for none.
     pub logits_from: usize,
     /// Whether this is a chunk of the prompt, all of it committed. Otherwise it is one committed token and drafts.

@@ -163,6 +163,7 @@ impl Plan {
             first_position: share.first_position,
             pages: sequence.holding.pages[..pages_read(&share)].to_vec(),
             state: sequence.state_access(),
+            convolves: true,
             logits_from: share.rows_from,
             prefill: share.prefill,
             snapshots: if snapshots { boundaries(&share, sequence) } else { Vec::new() },

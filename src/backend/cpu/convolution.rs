@@ -49,6 +49,13 @@ impl Compute {
                     // SAFETY: windows do not overlap, and every channel belongs to one range of the split.
                     .map(|row| unsafe { windows.part(row * channels + own.start..row * channels + own.end) })
                     .collect();
+                if !planned.entry.convolves {
+                    for row in planned.rows.clone() {
+                        // SAFETY: every row is one entry's, and every channel belongs to one range of the split.
+                        unsafe { mixed.part(row * channels + own.start..row * channels + own.end) }.fill(0.0);
+                    }
+                    continue;
+                }
                 let gate = |row: usize, gate: usize| &gates[(3 * row + gate) * channels..][own.clone()];
                 for (input, row) in window[history..].iter_mut().zip(planned.rows.clone()) {
                     kernels.product(gate(row, 0), gate(row, 2), input);
@@ -84,7 +91,7 @@ pub(super) fn roll(plan: &RowPlan<'_>, layer: usize, state: &mut ConvolutionStat
         let rows = windows.of(index, &planned.rows);
         let window = &windows.rows[rows.start * windows.channels..rows.end * windows.channels];
         let history_size = windows.history * windows.channels;
-        if let Some(access) = planned.entry.state {
+        if let Some(access) = planned.entry.state.filter(|_| planned.entry.convolves) {
             // After prefill all tokens are committed; else the history after `a` accepted tokens begins at column `a - 1`.
             let kept = if planned.entry.prefill { window.len() - history_size } else { windows.channels };
             state.replace(layer, access.slot, &window[kept..]);

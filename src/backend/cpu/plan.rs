@@ -174,6 +174,7 @@ mod tests {
             first_position: Position(first),
             pages: pages.iter().copied().map(PageId).collect(),
             state: None,
+            convolves: true,
             logits_from: length - 1,
             prefill: true,
             snapshots: Vec::new(),

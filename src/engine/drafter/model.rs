@@ -220,6 +220,7 @@ fn entry(holding: &Holding, tokens: &[TokenId], first: usize, prefill: bool) -> 
         first_position: Position(first as u32),
         pages: holding.pages[..pages_for(first + tokens.len())].to_vec(),
         state: holding.slot.map(|slot| StateAccess { slot, column: 0 }),
+        convolves: true,
         logits_from: tokens.len() - 1,
         prefill,
         snapshots: Vec::new(),

@@ -33,6 +33,7 @@ impl FaultyBackend {
         let query = entry.tokens.len();
         if let Some(access) = entry.state.as_mut().filter(|_| !entry.prefill) {
             let asked = access.column;
+            entry.convolves = self.fault != Fault::STATE_BOUND_BY_QUERY || asked < query;
             let before = self.columns.insert(access.slot, asked).unwrap_or(0);
             access.column = match self.fault {
                 Fault::STATE_CLAMP_TO_QUERY => asked.min(query - 1),

@@ -53,6 +53,8 @@ macro_rules! catalogue {
 }
 
 catalogue! {
+    STATE_BOUND_BY_QUERY "state-bound-by-query" State "forward"
+        "a step with fewer tokens than the one before accepted convolves to zeros, and its state does not roll (vLLM #50021)"
     STATE_CLAMP_TO_QUERY "state-clamp-to-query" State "forward"
         "the history's column is clamped to this step's length (vLLM #56518, vllm-ascend #14161)"
     STATE_CLAMP_TO_WIDTH "state-clamp-to-width" State "forward"

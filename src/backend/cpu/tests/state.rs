@@ -3,56 +3,72 @@
 use super::support::*;
 use crate::arith::{KvType, WeightFormat};
 use crate::backend::cpu::CpuBackend;
-use crate::backend::{Backend, SnapshotId, StateAccess};
+use crate::backend::{Backend, BatchEntry, SnapshotId, StateAccess};
 use crate::model::Architecture;
 use crate::types::{Position, StateSlot, TokenId};
 
 /// (tokens of the step, accepted of them): every kind of shrinking and growing, legal large columns included.
 const STEPS: [(usize, usize); 9] = [(16, 12), (16, 14), (4, 3), (9, 5), (16, 10), (2, 1), (1, 1), (16, 16), (1, 1)];
 
-/// Runs a prompt and then [`STEPS`], drafts past the accepted ones being wrong. `column` maps the column that is right,
-/// and the number of tokens of the step, to the column that is read. Returns the first step whose accepted rows differ
-/// from plain decoding.
-fn first_wrong_step(architecture: Architecture, column: impl Fn(usize, usize) -> usize) -> Option<usize> {
+/// Runs a prompt and then [`STEPS`], drafts past the accepted ones being wrong. `change` may change what a step asks
+/// for. Returns the steps whose accepted rows differ from plain decoding.
+fn wrong_steps(architecture: Architecture, change: impl Fn(&mut BatchEntry)) -> Vec<usize> {
     let model = model(architecture, WeightFormat::Q4_1);
     let mut backend = CpuBackend::new(&model, &options()).unwrap();
     let tokens = tokens(&model, 30, LENGTH);
     let expected = expected(&model, KvType::F32, &tokens);
     let mut sequence = Sequence::new(&backend, 0, 2);
     sequence.prefill(&mut backend, &tokens[..20], 20);
+    let mut wrong_steps = Vec::new();
     for (step, (count, accepted)) in STEPS.into_iter().enumerate() {
         let mut drafted = tokens[sequence.position..][..count].to_vec();
         for wrong in &mut drafted[accepted..] {
             *wrong = TokenId((wrong.0 + 1) % model.config.vocabulary_size as u32);
         }
         let mut entry = sequence.entry(&drafted, false);
-        entry.state = entry.state.map(|access| StateAccess { column: column(access.column, count), ..access });
+        change(&mut entry);
         let output = forward(&mut backend, vec![entry]);
         let expected = &expected.rows[sequence.position..][..accepted];
         if !expected.iter().enumerate().all(|(row, expected)| same(&output, row, expected)) {
-            return Some(step);
+            wrong_steps.push(step);
         }
         sequence.advance(accepted, false);
     }
-    None
+    wrong_steps
+}
+
+/// Another column, by the right one and the number of tokens of the step.
+fn column(entry: &mut BatchEntry, of: impl Fn(usize, usize) -> usize) {
+    let count = entry.tokens.len();
+    entry.state = entry.state.map(|access| StateAccess { column: of(access.column, count), ..access });
 }
 
 #[test]
 fn verified_rows_are_plain_decoding_whatever_was_accepted() {
     for architecture in ARCHITECTURES {
-        assert_eq!(first_wrong_step(architecture, |column, _| column), None, "{architecture:?}");
+        let wrong = wrong_steps(architecture, |_| {});
+        assert!(wrong.is_empty(), "{architecture:?}: steps {wrong:?}");
     }
 }
 
-/// The faults of the field, as the column they read: the test above would see each.
+/// The faults of the field: the test above would see each.
 #[test]
 fn a_wrong_column_is_seen() {
-    let clamped_to_query = first_wrong_step(Architecture::Lfm2, |column, count| column.min(count - 1));
+    let first = |change: &dyn Fn(&mut BatchEntry)| wrong_steps(Architecture::Lfm2, change).first().copied();
+    let clamped_to_query = first(&|entry| column(entry, |column, count| column.min(count - 1)));
     assert_eq!(clamped_to_query, Some(2), "the first step that is shorter than what was accepted before");
-    let clamped_to_width = first_wrong_step(Architecture::Lfm2, |column, _| column.min(2));
+    let clamped_to_width = first(&|entry| column(entry, |column, _| column.min(2)));
     assert_eq!(clamped_to_width, Some(1));
-    let always_0 = first_wrong_step(Architecture::Lfm2, |_, _| 0);
+    let always_0 = first(&|entry| column(entry, |_, _| 0));
     assert_eq!(always_0, Some(1));
+}
+
+/// A convolution that does not run leaves its state as it was, so that the step after it is wrong, too.
+#[test]
+fn a_convolution_that_is_refused_is_seen() {
+    let short = |entry: &BatchEntry| entry.state.is_some_and(|access| access.column >= entry.tokens.len());
+    let wrong = wrong_steps(Architecture::Lfm2, |entry| entry.convolves = !short(entry));
+    assert_eq!(wrong[..2], [2, 3], "the first step that is shorter than what was accepted before, and the next");
 }
 
 /// A snapshot inside a prefill chunk brings back the state that stood there, in another slot, and survives its source.

@@ -83,6 +83,7 @@ impl Sequence {
             first_position: Position(self.position as u32),
             pages: self.pages.clone(),
             state: self.slot.map(|slot| StateAccess { slot, column: self.column }),
+            convolves: true,
             logits_from: 0,
             prefill,
             snapshots: Vec::new(),
