@@ -7,7 +7,9 @@ mod recorded;
 use recorded::{Recorded, USUAL, record, replay_file, write};
 use stepscope::arith::Isa;
 use stepscope::capture::Record;
-use stepscope::capture::records::{LogitsPayload, StepRecord, WithheldDraft, WithheldReason};
+use stepscope::capture::records::{
+    LogitsPayload, ParamSource, RequestRecord, ResolvedField, StepRecord, WithheldDraft, WithheldReason,
+};
 use stepscope::model::synthetic::SyntheticModel;
 use stepscope::replay::{CheckName, Finding};
 
@@ -80,6 +82,38 @@ fn a_token_is_held_against_the_best_of_its_row() {
         let is_it = |finding: &Finding| finding.request == Some(request) && finding.step == Some(step);
         assert!(found.iter().any(is_it), "request {request}: {found:?}");
     }
+}
+
+/// Lists that vLLM has and this repository has not take tokens away: the best token may not come then.
+#[test]
+fn lists_of_tokens_are_not_taken_for_findings() {
+    let recorded = record(SyntheticModel::llama(41), &format!("{USUAL}tier = 'topk'\ntop-k-rows = 64\n"));
+    let others_best = |list: Option<(&str, &str)>| {
+        let change = |records: &mut Vec<Record>| {
+            let step = decoding(records, GREEDY).step;
+            let second = kept(records, (step, GREEDY))[1];
+            decoding(records, GREEDY).emitted[0] = second;
+            let Some((name, value)) = list else { return };
+            let admission = records.iter_mut().find_map(|record| match record {
+                Record::Request(request) => match request.as_mut() {
+                    RequestRecord::Admitted(admission) if admission.request == GREEDY => Some(admission),
+                    _ => None,
+                },
+                _ => None,
+            });
+            let (name, value, source) = (name.to_owned(), value.to_owned(), ParamSource::Client);
+            let params = admission.expect("the request").params.as_mut().expect("its parameters");
+            params.push(ResolvedField { name, value, source });
+        };
+        [CheckName::Sampler, CheckName::Signs].map(|check| {
+            let found = findings(&recorded, check, change);
+            found.iter().any(|finding| ["token", "not_the_best_token"].contains(&finding.fact.as_str()))
+        })
+    };
+    assert_eq!(others_best(None), [true, true]);
+    assert_eq!(others_best(Some(("bad_words", "[]"))), [true, true]);
+    assert_eq!(others_best(Some(("bad_words", r#"["dog"]"#))), [false, false]);
+    assert_eq!(others_best(Some(("allowed_token_ids", "[1,2]"))), [false, false]);
 }
 
 type Change = fn(&mut StepRecord);

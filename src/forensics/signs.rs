@@ -3,7 +3,9 @@
 //! Each sign has the shape of a fault that serving engines have had. Some are faults by themselves wherever they stand
 //! ([`Sign::is_finding`]); the others are conditions that go with faults, and are legal.
 
-use crate::capture::records::{Admission, MaskRecord, ParamSource, RowRecord, StepRecord, StopReason, VerdictReason};
+use crate::capture::records::{
+    Admission, MaskRecord, ParamSource, ResolvedField, RowRecord, StepRecord, StopReason, VerdictReason,
+};
 
 /// What the engine's parameters say of a request, as far as signs ask.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -14,7 +16,7 @@ pub struct Conditions {
     pub min_p: f32,
     /// How many top-k keeps; `None` keeps all.
     pub top_k: Option<u32>,
-    /// Whether bias, penalties or withheld ends move the values of rows.
+    /// Whether bias, penalties, withheld ends or lists of tokens move the values of rows.
     pub moves_values: bool,
     /// Whether the client gave the seed.
     pub is_seeded: bool,
@@ -33,7 +35,8 @@ impl Conditions {
             && is("presence_penalty", 0.0)
             && is("frequency_penalty", 0.0)
             && is("min_tokens", 0.0)
-            && value("logit_bias").is_some_and(is_empty);
+            && value("logit_bias").is_some_and(is_empty)
+            && !takes_tokens_away(fields);
         Some(Self {
             temperature: number("temperature")?,
             min_p: number("min_p")?,
@@ -42,6 +45,15 @@ impl Conditions {
             is_seeded: field("seed")?.source == ParamSource::Client,
         })
     }
+}
+
+/// Parameters of other engines that take tokens away, unless they are absent, null or empty.
+pub const TOKEN_LISTS: [&str; 2] = ["bad_words", "allowed_token_ids"];
+
+/// Whether one of [`TOKEN_LISTS`] takes tokens away.
+pub fn takes_tokens_away(fields: &[ResolvedField]) -> bool {
+    let mut lists = fields.iter().filter(|field| TOKEN_LISTS.contains(&field.name.as_str()));
+    lists.any(|field| !matches!(field.value.as_str(), "null" | "[]"))
 }
 
 /// A step with what came before it.

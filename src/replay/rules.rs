@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use crate::capture::records::ResolvedField;
+use crate::forensics::signs::takes_tokens_away;
 
 /// What a request runs with, as recorded.
 #[derive(Clone, Debug, PartialEq)]
@@ -37,6 +38,8 @@ pub struct Rules {
     pub ignore_eos: bool,
     /// How many alternatives the client is told; `None` without log-probabilities.
     pub logprobs: Option<u32>,
+    /// Whether lists that only other engines have (vLLM's `bad_words`, `allowed_token_ids`) take tokens away.
+    pub takes_tokens_away: bool,
 }
 
 /// A recorded parameter that cannot be read.
@@ -84,6 +87,7 @@ impl Rules {
             stop_token_ids: fields.required("stop_token_ids", "an array of token ids", |value| list(value, count))?,
             ignore_eos: fields.required("ignore_eos", "true or false", Value::as_bool)?,
             logprobs: fields.optional("logprobs", "a count or null", count)?,
+            takes_tokens_away: takes_tokens_away(fields.0),
         })
     }
 }

@@ -239,6 +239,7 @@ mod tests {
             stop_token_ids: Vec::new(),
             ignore_eos: false,
             logprobs: None,
+            takes_tokens_away: false,
         }
     }
 

@@ -1,6 +1,7 @@
 //! The sampler gives the recorded token from the row, and the client was told its log-probability.
 
 use crate::capture::records::MaskRecord;
+use crate::forensics::signs::TOKEN_LISTS;
 use crate::replay::checks::applied_mask::allows;
 use crate::replay::context::Row;
 use crate::replay::recover::{Recovered, WholeRow};
@@ -17,6 +18,12 @@ pub(in crate::replay) fn check(row: &Row<'_>, recovered: &Recovered) -> Verdict 
         Ok(situation) => situation,
         Err(skip) => return Verdict::skipped(skip),
     };
+    if situation.rules.takes_tokens_away {
+        return Verdict::skipped(Skip::not_recorded(format!(
+            "the lists of tokens that {} name are not repeated here",
+            TOKEN_LISTS.map(|name| format!("`{name}`")).join(" and ")
+        )));
+    }
     let argmax = row.record.statistics.and_then(|statistics| statistics.argmax);
     match recovered {
         Recovered::Whole(whole) => {
