@@ -4,11 +4,11 @@
 #[allow(dead_code, reason = "each test binary uses a part of it")]
 mod recorded;
 
-use recorded::{Recorded, USUAL, record, replay_file, write};
+use recorded::{Recorded, USUAL, record, record_constrained, replay_file, write};
 use stepscope::arith::Isa;
 use stepscope::capture::Record;
 use stepscope::capture::records::{
-    LogitsPayload, ParamSource, RequestRecord, ResolvedField, StepRecord, WithheldDraft, WithheldReason,
+    EventRecord, LogitsPayload, ParamSource, RequestRecord, ResolvedField, StepRecord, WithheldDraft, WithheldReason,
 };
 use stepscope::model::synthetic::SyntheticModel;
 use stepscope::replay::{CheckName, Finding};
@@ -114,6 +114,43 @@ fn lists_of_tokens_are_not_taken_for_findings() {
     assert_eq!(others_best(Some(("bad_words", "[]"))), [true, true]);
     assert_eq!(others_best(Some(("bad_words", r#"["dog"]"#))), [false, false]);
     assert_eq!(others_best(Some(("allowed_token_ids", "[1,2]"))), [false, false]);
+}
+
+#[test]
+fn draws_that_did_not_come_from_the_requests_seed_are_findings() {
+    let recorded = record(SyntheticModel::llama(41), &format!("{USUAL}tier = 'topk'\ntop-k-rows = 64\n"));
+    for (request, is_drawn) in [(GREEDY, false), (DRAWN, true)] {
+        let mut place = None;
+        let found = findings(&recorded, CheckName::Sampler, |records| {
+            let step = decoding(records, request).step;
+            place = Some(step);
+            let (kind, message) = ("seed_not_used".to_owned(), "a source that others share".to_owned());
+            let (request, choice, step) = (Some(request), Some(0), Some(step));
+            records.push(Record::Event(EventRecord { time_ns: 1, kind, request, choice, step, message }));
+        });
+        let steps: Vec<_> = found.iter().map(|finding| (finding.request, finding.step)).collect();
+        assert_eq!(steps, if is_drawn { vec![(Some(request), place)] } else { vec![] });
+    }
+}
+
+#[test]
+fn masks_that_are_skipped_say_every_version_that_differs() {
+    let recorded = record_constrained(SyntheticModel::llama(41), USUAL);
+    let mut records = recorded.records.clone();
+    for record in &mut records {
+        let Record::Header(header) = record else { continue };
+        for component in &mut header.components {
+            component.version.push_str("-other");
+        }
+    }
+    let path = recorded.folder.path().join("versions.mcap");
+    write(&records, &path);
+    let report = replay_file(&path, Some(&recorded.model), Isa::Scalar).unwrap();
+    assert_eq!(report.checks[&CheckName::Masks].checked, 0);
+    let masks = report.guarantees.iter().find(|guarantee| guarantee.check == CheckName::Masks).unwrap();
+    for name in ["tokenizers", "llguidance"] {
+        assert!(masks.why.contains(&format!("recorded with `{name}` ")), "{}", masks.why);
+    }
 }
 
 type Change = fn(&mut StepRecord);

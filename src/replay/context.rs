@@ -36,6 +36,8 @@ pub(super) struct Context<'a> {
     pub(super) failures: HashMap<(u64, u32, u64), Vec<(u64, String)>>,
     /// Steps of which events say that the grammar library failed, likewise.
     pub(super) grammar_failures: HashSet<(u64, u32, u64)>,
+    /// Draws of which events say that they did not come from the request's seed, likewise, with what they came from.
+    pub(super) foreign_draws: HashMap<(u64, u32, u64), String>,
     pub(super) checks: &'a [CheckName],
 }
 
@@ -272,6 +274,13 @@ impl<'a> Row<'a> {
         let failed = matches!(self.step.stop, Some(StopReason::Failed(_)))
             && !sequence.context.grammar_failures.contains(&place);
         (self.index as usize) < self.step.emitted.len() + usize::from(failed)
+    }
+
+    /// What its token was drawn with, if an event says that it was not the request's seed.
+    pub(super) fn foreign_draw(&self) -> Option<&'a str> {
+        let sequence = self.sequence;
+        let place = (sequence.admission.request, sequence.recorded.choice, self.step.step);
+        sequence.context.foreign_draws.get(&place).map(String::as_str)
     }
 
     /// What it was sampled with.

@@ -188,9 +188,10 @@ impl Preflight {
             }
             CheckName::Accept => (Level::Exact, "from drafts and tokens; odds as far as the row is exact".to_owned()),
             CheckName::Masks if model.is_none() => block(self, self.no_model()),
-            CheckName::Masks => match facts.text.as_ref().map_err(Clone::clone).and_then(|_| facts.grammar.clone()) {
-                Ok(why) => (Level::Exact, why),
-                Err(why) => block(self, Skip::missing(why)),
+            CheckName::Masks => match (&facts.text, &facts.grammar) {
+                (Ok(_), Ok(why)) => (Level::Exact, why.clone()),
+                (Err(why), Ok(_)) | (Ok(_), Err(why)) => block(self, Skip::missing(why.clone())),
+                (Err(text), Err(grammar)) => block(self, Skip::missing(format!("{text}; {grammar}"))),
             },
             CheckName::AppliedMask => (Level::Exact, "from the recorded masks".to_owned()),
             CheckName::Commit if model.is_none() => {

@@ -71,6 +71,7 @@ pub fn replay(job: &Job<'_>) -> Result<Report, ReplayError> {
         grammars: Grammars::new(job.recording.header(), model, preflight.blocked.get(&CheckName::Masks).cloned()),
         failures: failures(job.recording.events()),
         grammar_failures: grammar_failures(job.recording.events()),
+        foreign_draws: foreign_draws(job.recording.events()),
         checks: job.checks,
     };
     let requests = job.recording.requests();
@@ -131,6 +132,12 @@ fn failures(events: &[EventRecord]) -> HashMap<(u64, u32, u64), Vec<(u64, String
 fn grammar_failures(events: &[EventRecord]) -> HashSet<(u64, u32, u64)> {
     let failures = events.iter().filter(|event| event.kind == "grammar_failed");
     failures.filter_map(|event| Some((event.request?, event.choice?, event.step?))).collect()
+}
+
+/// Steps of which events say that tokens were drawn with something else than the request's seed.
+fn foreign_draws(events: &[EventRecord]) -> HashMap<(u64, u32, u64), String> {
+    let draws = events.iter().filter(|event| event.kind == "seed_not_used");
+    draws.filter_map(|event| Some(((event.request?, event.choice?, event.step?), event.message.clone()))).collect()
 }
 
 fn replay_request(context: &Context<'_>, request: u64) -> Report {

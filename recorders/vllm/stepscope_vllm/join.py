@@ -170,6 +170,7 @@ class _Step:
         self._joiner.emit("step", record, self._time)
         self._write_payloads(len(record["rows"]))
         self._tell_of_disagreement()
+        self._tell_of_other_seeds()
 
     def _input_tokens(self) -> list[int] | None:
         """What the model read, where that is not the last token and the drafts."""
@@ -297,6 +298,21 @@ class _Step:
         for message in said:
             event = records.event(self._time, "disagreement", message, request["number"], self._half["step"])
             self._joiner.emit("event", event, self._time)
+
+    def _tell_of_other_seeds(self) -> None:
+        """A request with a seed should be drawn with a generator of that seed."""
+        request, draws = self._request, self._found["draws"] if self._found else None
+        seed = request["seed"]
+        if draws is None or seed is None or not request["by_chance"] or not request["emitted"]:
+            return
+        found = draws["seed"]
+        # A generator tells its seed without a sign.
+        if found is not None and (found - seed) % (1 << 64) == 0:
+            return
+        source = "the generator that requests without a seed share" if found is None else f"a generator of seed {found}"
+        message = f"drawn with {source}, not with seed {seed}"
+        event = records.event(self._time, "seed_not_used", message, request["number"], self._half["step"])
+        self._joiner.emit("event", event, self._time)
 
 
 def _drafts(

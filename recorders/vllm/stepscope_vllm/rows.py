@@ -40,6 +40,8 @@ class StepCopies:
     """The mask's rows as they came."""
     state: dict[str, torch.Tensor] = field(default_factory=dict)
     """State rows and accepted counts as the recurrent kernels got them, by the part of the batch they are for."""
+    seeds: dict[str, int | None] | None = None
+    """Seeds of the generators that requests draw with, `None` for the one that all share. `None` where that is not known."""
     odds: "DraftOdds | None" = None
     """What chance decided of the drafts."""
     bytes: int = 0
@@ -85,6 +87,7 @@ def summarize(copies: StepCopies, tier: str, top: int, with_statistics: bool) ->
                 "positions": positions[start:end] if positions is not None else None,
                 "sampled": sampled[index] if sampled is not None else None,
                 "state": states[index] if states is not None else None,
+                "draws": {"seed": copies.seeds.get(request)} if copies.seeds is not None else None,
                 "odds": odds[draft : draft + count - 1] if odds is not None else None,
                 "rows": [rows.row(place) for place in range(start, end)] if rows is not None else None,
             }

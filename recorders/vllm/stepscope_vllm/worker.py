@@ -120,6 +120,11 @@ def _tap_older(recording: _Recording) -> None:
     def before_sampler(logits: torch.Tensor, *_: Any, **__: Any) -> None:
         if recording.copies is not None and recording.copies.raw is not None:
             _copy_forbidden(recording.copies, logits)
+        if recording.copies is not None:
+            generators = runner.input_batch.sampling_metadata.generators
+            recording.copies.seeds = {
+                recording.copies.requests[index]: generator.initial_seed() for index, generator in generators.items()
+            }
 
     def after_sampler(_: Any, output: Any, *__: Any, **___: Any) -> None:
         if recording.copies is not None:
@@ -176,6 +181,7 @@ def _tap_newer(recording: _Recording) -> None:
         indices = input_batch.logits_indices
         copies.read = input_batch.input_ids[indices].clone()
         copies.positions = input_batch.positions[indices].clone()
+        copies.seeds = dict(zip(input_batch.req_ids, runner.sampler.sampling_states.seeds.np[input_batch.idx_mapping_np].tolist()))
         _copy_grammar(copies, grammar_output)
         if recording.settings.tier == "hidden":
             copies.hidden = hidden_states[indices].clone()

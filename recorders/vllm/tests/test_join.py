@@ -39,6 +39,7 @@ def request(name="a", **changes):
         "id": name, "number": 0, "discarded": False, "is_prompt": False, "recomputes": False, "first_position": 4,
         "row_position": 4, "has_rows": True, "q_len": 1, "drafts": [], "placeholders": False, "drafts_raw": None,
         "legal_drafts": None, "cached_prefix": 0, "prev_accepted": 1, "emitted": [7], "sampled": [7], "by_chance": False,
+        "seed": None,
         "masks": None, "grammar": None, "stop": None,
     }  # fmt: skip
     return {**fact, **changes}
@@ -60,11 +61,11 @@ def rows(*requests, step=0):
     return {"step": step, "dropped": None, "vocabulary": VOCABULARY, "requests": list(requests)}
 
 
-def read(name="a", tokens=(5,), sampled=(7,), position=4, found=None):
+def read(name="a", tokens=(5,), sampled=(7,), position=4, found=None, draws=None):
     tokens = list(tokens)
     return {
         "id": name, "count": len(tokens), "read": tokens, "positions": [position + i for i in range(len(tokens))],
-        "sampled": list(sampled), "state": None, "odds": None,
+        "sampled": list(sampled), "state": None, "odds": None, "draws": draws,
         "rows": found if found is not None else [row(t) for t in itertools.islice([*sampled, *[None] * 9], len(tokens))],
     }  # fmt: skip
 
@@ -251,3 +252,23 @@ def test_chance_is_recorded_where_it_decided(draft):
         assert verdict == {"p": 0.25, "q": 1.0, "u": 0.5, "accepted": False, "reason": "ratio"}
     else:
         assert verdict == {"p": None, "q": None, "u": None, "accepted": False, "reason": "grammar"}
+
+
+@pytest.mark.parametrize(
+    "seed, by_chance, draws, is_told",
+    [
+        (7, True, {"seed": 7}, False),
+        (7, True, {"seed": None}, True),
+        (7, True, {"seed": 8}, True),
+        (-1, True, {"seed": (1 << 64) - 1}, False),
+        (7, True, None, False),
+        (7, False, {"seed": None}, False),
+        (None, True, {"seed": None}, False),
+    ],
+)
+def test_draws_with_another_seed_than_the_requests_are_told(seed, by_chance, draws, is_told):
+    run = Run()
+    run.joiner.worker_half(rows(read(draws=draws)))
+    run.joiner.scheduler_half(half(request(seed=seed, by_chance=by_chance)))
+    told = [(event["kind"], event["request"], event["step"]) for event in run.of("event")]
+    assert told == ([("seed_not_used", 0, 0)] if is_told else [])

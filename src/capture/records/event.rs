@@ -11,7 +11,7 @@ pub struct EventRecord {
     /// Monotonic time.
     #[serde(with = "wire")]
     pub time_ns: u64,
-    /// `invalid_row`, `warning`, ...
+    /// `invalid_row`, `seed_not_used`, `warning`, ...
     pub kind: String,
     /// The request it is about, if any.
     #[serde(with = "wire", default)]

@@ -18,11 +18,13 @@ pub(in crate::replay) fn check(row: &Row<'_>, recovered: &Recovered) -> Verdict 
         Ok(situation) => situation,
         Err(skip) => return Verdict::skipped(skip),
     };
+    if let (Some(message), Some(_), true) = (row.foreign_draw(), row.emitted(), situation.rules.temperature > 0.0) {
+        verdict.mismatch("random source", "the request's seed".to_owned(), message.to_owned());
+    }
     if situation.rules.takes_tokens_away {
-        return Verdict::skipped(Skip::not_recorded(format!(
-            "the lists of tokens that {} name are not repeated here",
-            TOKEN_LISTS.map(|name| format!("`{name}`")).join(" and ")
-        )));
+        let names = TOKEN_LISTS.map(|name| format!("`{name}`")).join(" and ");
+        verdict.skip(Skip::not_recorded(format!("the lists of tokens that {names} name are not repeated here")));
+        return verdict;
     }
     let argmax = row.record.statistics.and_then(|statistics| statistics.argmax);
     match recovered {
