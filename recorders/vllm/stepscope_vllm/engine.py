@@ -103,10 +103,13 @@ class Engine:
         atexit.register(self.close)
 
     def close(self) -> None:
-        """Ends the capture."""
+        """Ends the capture, and with it what an engine that failed left behind."""
         for name, sequence in list(self._sequences.items()):
-            if not sequence.is_ended and sequence.request.is_finished():
-                self._end(name, sequence)
+            if not sequence.is_ended:
+                is_finished = sequence.request.is_finished()
+                if not is_finished:
+                    self._event("warning", "the engine ended before the request did", sequence.number)
+                self._end(name, sequence, None if is_finished else "cancelled")
         self.recorder.close()
         if self._listener is not None:
             self._listener.close()
@@ -217,7 +220,7 @@ class Engine:
             if not sequence.is_ended and sequence.request.is_finished():
                 self._end(name, sequence)
 
-    def _end(self, name: str, sequence: _Sequence) -> None:
+    def _end(self, name: str, sequence: _Sequence, stop: Any = None) -> None:
         request = sequence.request
         sequence.is_ended = True
         del self._sequences[name]
@@ -225,7 +228,7 @@ class Engine:
             "request": sequence.number,
             "choice": 0,
             "time_ns": self.recorder.now(),
-            "stop": self._stop(sequence),
+            "stop": stop or self._stop(sequence),
             "emitted_tokens": request.num_output_tokens,
         }
         self.recorder.put({"kind": "end", "record": record})
@@ -411,6 +414,7 @@ class Engine:
             "emitted": emitted,
             "sampled": sampled,
             "by_chance": (request.sampling_params.temperature or 0) > 0,
+            "seed": request.sampling_params.seed,
             "masks": planned.masks if not planned.reasoning else None,
             "grammar": self._grammar_step(planned),
             "stop": self._stop(sequence) if request.is_finished() and not was_finished else None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from typing import Any
 
 from .params import SOURCES, note_object, note_request
@@ -16,6 +17,10 @@ _REQUESTS = {
 }
 
 
+ENDING_SECONDS = 5.0
+"""How long engines may take to end their captures when a server stops."""
+
+
 def tap(taps: Taps) -> None:
     """Taps what of the front end is loaded; it may be called again when more is."""
     for module, name in _REQUESTS.items():
@@ -26,6 +31,20 @@ def tap(taps: Taps) -> None:
     if processor is not None:
         taps.around(processor, "__init__", after=lambda *_, **__: tap(taps))
         taps.around(processor, "process_inputs", before=_before_processing, after=_after_processing)
+
+    engines = sys.modules.get("vllm.v1.engine.utils")
+    if engines is not None and hasattr(engines, "shutdown"):
+        taps.around(engines, "shutdown", before=_before_kill)
+
+
+def _before_kill(processes: list[Any], *_: Any, **__: Any) -> None:
+    """A server that is stopped kills its engines at once, unless it was told otherwise; a capture needs a moment to end."""
+    running = [process for process in processes if process.is_alive()]
+    for process in running:
+        process.terminate()
+    deadline = time.monotonic() + ENDING_SECONDS
+    for process in running:
+        process.join(max(deadline - time.monotonic(), 0))
 
 
 def _after_parsing(_: Any, params: Any, body: Any, *args: Any, **kwargs: Any) -> None:

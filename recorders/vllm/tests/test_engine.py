@@ -21,7 +21,7 @@ END = 2
 class Params:
     def __init__(self, **changes):
         self.temperature, self.max_tokens, self.stop, self.stop_token_ids = 0.0, 8, [], []
-        self.structured_outputs, self.extra_args, self.eos_token_id = None, None, END
+        self.structured_outputs, self.extra_args, self.eos_token_id, self.seed = None, None, END, None
         vars(self).update(changes)
 
 
@@ -144,7 +144,7 @@ def rows(step, requests):
         "requests": [
             {
                 "id": name, "count": len(read), "read": read, "positions": None, "sampled": sampled, "state": None,
-                "odds": None, "rows": [row] * len(read),
+                "odds": None, "draws": None, "rows": [row] * len(read),
             }
             for name, read, sampled in requests
         ],
@@ -184,6 +184,7 @@ def capture(tmp_path, monkeypatch):
     scheduler.get_grammar_bitmask(output)
     recorder.put(rows(1, [("plain", [3, 4], [4, END]), ("bound", [5, 6], [6, END])]))
     commit(scheduler, output, {"plain": [4, END], "bound": [6, END]})
+    scheduler.add_request(Request("left", [5], Params()))
     scheduler._stepscope.close()
     (path,) = (tmp_path / "captures").glob("*.mcap")
     with open(path, "rb") as stream:
@@ -202,11 +203,12 @@ def test_requests_are_admitted_and_end(capture):
     _, found = capture
     admitted = [record["admitted"] for record in of(found, "request") if "admitted" in record]
     finished = {record["finished"]["request"]: record["finished"] for record in of(found, "request") if "finished" in record}
-    assert [record["client_id"] for record in admitted] == ["plain", "bound", "aborted"]
+    assert [record["client_id"] for record in admitted] == ["plain", "bound", "aborted", "left"]
     assert admitted[0]["params"] == [{"name": "temperature", "value": "0.0", "source": "client"}]
     assert admitted[1]["params"] is None and admitted[1]["constraint"]["kind"] == "choice"
     assert finished[0]["stop"] == finished[1]["stop"] == {"end_token": END}
     assert finished[2]["stop"] == "cancelled"
+    assert finished[3]["stop"] == "cancelled"
     emitted = dict.fromkeys(finished, 0)
     for step in of(found, "step"):
         emitted[step["request"]] += len(step["emitted"])
@@ -229,7 +231,8 @@ def test_steps_join_up(capture):
 
 def test_nothing_is_lost_and_payloads_have_their_steps_times(capture):
     _, found = capture
-    assert not of(found, "loss") and not of(found, "event")
+    assert not of(found, "loss")
+    assert [(event["kind"], event["request"]) for event in of(found, "event")] == [("warning", 3)]
     assert found[0][0] == "header"
     assert {"name": "vllm", "version": "0.32.0"} in found[0][2]["components"]
     times = {(record["step"], record["request"]): time for kind, time, record in found if kind == "step"}
