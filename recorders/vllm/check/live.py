@@ -1,40 +1,40 @@
 """Records real runs of vLLM and checks the captures.
 
-    python check/live.py MODEL --stepscope BINARY [--captures FOLDER] [--only NAME ...] [--teeth]
+    python check/live.py MODEL --stepscope BINARY [--captures FOLDER] [--only NAME ...]
 
-Clean runs must verify and hold what the run's conditions promise; with `--teeth`, runs with a planted fault must be
-told apart from clean ones by `stepscope replay`. Exit status 1 when a check fails.
+Clean runs must verify, replay without a finding, and hold what the run's conditions promise; runs over HTTP must say
+where parameters came from; a planted fault must be found in its request and step. Exit status 1 when a check fails.
 """
 
+from __future__ import annotations
+
 import argparse
-import os
-import re
-import subprocess
+import json
 import sys
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
-import msgpack
-from mcap.reader import make_reader
-
-HERE = Path(__file__).resolve().parent
+import support
+import teeth
 
 # The newer model runner is all Triton kernels, which this lets run without a GPU, slowly.
 INTERPRETED = {
-    "PYTHONPATH": str(HERE.parent / "rig" / "interpreted"),
+    "PYTHONPATH": str(support.HERE.parent / "rig" / "interpreted"),
     "TRITON_INTERPRET": "1",
     "TRITON_DEFAULT_BACKEND": "cpu",
 }
-CLEAN = {
+VARIED = ["--requests", "varied", "--max-tokens", "80", "--max-seqs", "8"]
+CLEAN: dict[str, tuple[list[str], str, dict[str, Any]]] = {
     # Name: (arguments of run.py, conditions of the rig, what the steps must show).
-    "sync-ngram": (["--rounds", "2"], "repair-expand", {"scheduler": "sync", "trims": True}),
-    "sync-guidance": (["--backend", "guidance"], "repair-expand", {"scheduler": "sync"}),
-    "sync-plain": (["--drafter", "none"], "", {"scheduler": "sync", "verifies": False}),
-    "async-model": (
-        ["--async", "--drafter", "model", "--drafts", "4", "--rounds", "2"],
+    "varied-sync": (VARIED, "repair-expand", {"scheduler": "sync", "trims": True}),
+    "varied-async": (
+        [*VARIED, "--async", "--drafter", "model", "--drafts", "4"],
         "repair-expand,async",
         {"scheduler": "async", "pads": True},
     ),
+    "varied-plain": ([*VARIED, "--drafter", "none"], "", {"scheduler": "sync", "verifies": False}),
+    "sync-guidance": (["--backend", "guidance"], "repair-expand", {"scheduler": "sync"}),
     "async-v2": (
         ["--v2", "--async", "--drafter", "model", "--drafts", "3", "--requests", "greedy"],
         "async",
@@ -50,7 +50,11 @@ CLEAN = {
     "full-rows": (["--requests", "greedy"], "", {"scheduler": "sync", "STEPSCOPE_LOGITS": "full"}),
     "hidden-rows": (["--requests", "greedy"], "", {"scheduler": "sync", "STEPSCOPE_LOGITS": "hidden"}),
 }
-FAULTS = ["neighbours-mask", "unmasked-bonus", "late-grammar", "wrong-accept", "past-the-end", "nan-row"]
+LEAST_ROWS = 3000
+"""Rows that the varied runs must come to, together."""
+
+# Checks that a capture of vLLM with forty different requests gives something to do; the others are skipped, and say why.
+APPLY = ("validity", "logits", "drafts", "applied-mask", "sampler", "accept", "commit", "termination", "signs")
 
 
 def main() -> int:
@@ -58,101 +62,126 @@ def main() -> int:
     parser.add_argument("model")
     parser.add_argument("--stepscope", default="stepscope")
     parser.add_argument("--captures", type=Path, default=Path("captures"))
-    parser.add_argument("--only", nargs="*")
-    parser.add_argument("--teeth", action="store_true")
+    names = [*CLEAN, "http", *teeth.FAULTS]
+    parser.add_argument("--only", nargs="*", choices=names, default=names, metavar="NAME", help=", ".join(names))
     args = parser.parse_args()
     args.captures.mkdir(parents=True, exist_ok=True)
     failures: list[str] = []
-    for name, (arguments, rig, promised) in CLEAN.items():
-        if args.only is None or name in args.only:
-            failures += [f"{name}: {what}" for what in clean(args, name, arguments, rig, promised)]
-    for fault in FAULTS if args.teeth else []:
-        if args.only is None or fault in args.only:
-            failures += [f"{fault}: {what}" for what in planted(args, fault)]
+    said: dict[str, dict[str, Any]] = {}
+    for name in args.only:
+        if name in CLEAN:
+            failed = clean(args, name, *CLEAN[name], said)
+        elif name == "http":
+            failed = over_http(args)
+        else:
+            failed = teeth.planted(args.model, args.stepscope, args.captures, name)
+        print("".join(f"  FAILED {what}\n" for what in failed), end="", flush=True)
+        failures += [f"{name}: {what}" for what in failed]
+    varied = {name: report for name, report in said.items() if name.startswith("varied")}
+    if varied:
+        failures += table(varied)
     print("\n".join(["", *failures, f"{len(failures)} failures"]))
     return 1 if failures else 0
 
 
-def clean(args, name: str, arguments: list[str], rig: str, promised: dict) -> list[str]:
+def clean(
+    args: argparse.Namespace, name: str, arguments: list[str], rig: str, promised: dict[str, Any], said: dict[str, Any]
+) -> list[str]:
+    """Records a run without a fault; what its capture fails to hold."""
     variables = {key: value for key, value in promised.items() if key.isupper()}
-    path = record(args, name, arguments, {"STEPSCOPE_RIG": rig, **variables})
+    command = [support.HERE / "run.py", args.model, *arguments]
+    path, _ = support.record(args.captures, name, command, {"STEPSCOPE_RIG": rig, **variables})
     if path is None:
         return ["vLLM failed, or there is no finished capture"]
-    failed = []
-    verified = run([args.stepscope, "verify", path])
-    if verified.returncode != 0:
-        failed.append(f"verify: {verified.stdout.strip().splitlines()[-3:]}")
-    records = read(path)
+    records = support.read(path)
     steps = records["step"]
     counts = Counter(step["path"] for step in steps if step.get("path"))
     rows = sum(len(step["rows"]) for step in steps)
-    print(f"{name}: {len(steps)} steps {dict(counts)}, {rows} rows, {path.stat().st_size} bytes")
-    expected = promised["scheduler"]
-    if {step["scheduler"] for step in steps} != {expected}:
-        failed.append(f"expected all steps to be {expected}")
+    print(f"{name}: {len(steps)} steps {dict(counts)}, {rows} rows, {path.stat().st_size} bytes", flush=True)
+    failed = support.verify(args.stepscope, path) + broken_promises(records, counts, promised)
+    if name == "preempted" and not any(event["kind"] == "preempted" for event in records["event"]):
+        failed.append("expected a preemption")
+    said[name] = report = support.replay(args.stepscope, path)
+    for finding in report["findings"][:3]:
+        failed.append(f"replay: {finding['client_id']}, step {finding['step']}: {finding['check']} {finding['fact']}")
+    return failed
+
+
+def broken_promises(records: dict[str, Any], counts: Counter[str], promised: dict[str, Any]) -> list[str]:
+    """What the steps should show and do not."""
+    steps, failed = records["step"], []
+    if {step["scheduler"] for step in steps} != {promised["scheduler"]}:
+        failed.append(f"expected all steps to be {promised['scheduler']}")
     if (counts["verify"] > 0) != promised.get("verifies", True):
         failed.append(f"expected {'some' if promised.get('verifies', True) else 'no'} steps with drafts")
-    reasons = {entry["reason"] for step in steps for entry in step.get("withheld") or []}
     if promised.get("trims") and not any(len(step.get("drafts_raw") or []) > len(step["drafts"]) for step in steps):
         failed.append("expected trimmed drafts")
     if promised.get("pads") and not any(-1 in step["drafts"] for step in steps):
         failed.append("expected padded drafts")
     if records["loss"]:
         failed.append(f"losses: {[loss['reason'] for loss in records['loss']][:3]}")
-    if name == "preempted" and not any(event["kind"] == "preempted" for event in records["event"]):
-        failed.append("expected a preemption")
-    said = [event["message"] for event in records["event"] if event["kind"] == "disagreement"]
-    if said:
-        failed.append(f"scheduler and worker disagree: {said[:2]}")
-    print(f"  withheld for {sorted(reasons)}; components {[c['name'] for c in records['header'][0]['components']]}")
-    for step in steps:
-        for row in step["rows"]:
-            if row.get("scheduler_mask") != row.get("applied_mask"):
-                failed.append(f"step {step['step']}: the applied mask is not the scheduler's")
-    replayed = run([args.stepscope, "replay", path])
-    said = replayed.stdout.strip().splitlines() or [replayed.stderr[-200:]]
-    print(f"  replay: {said[-1]}")
+    odd = [event["message"] for event in records["event"] if event["kind"] in ("disagreement", "seed_not_used")]
+    if odd:
+        failed.append(f"events: {odd[:2]}")
     return failed
 
 
-def planted(args, fault: str) -> list[str]:
-    path = record(args, fault, [], {"STEPSCOPE_FAULTS": fault, "STEPSCOPE_RIG": "repair-expand"})
+def over_http(args: argparse.Namespace) -> list[str]:
+    """Records a server that clients talk to, and that Ctrl-C stops."""
+    command = [support.HERE / "serve.py", args.model, "--captures", args.captures / "http"]
+    path, printed = support.record(args.captures, "http", command, {"STEPSCOPE_RIG": "repair-expand"})
     if path is None:
-        return ["vLLM failed, or there is no finished capture"]
-    if run([args.stepscope, "verify", path]).returncode not in (0, 3):
-        return ["the capture does not verify"]
-    replayed = run([args.stepscope, "replay", path])
-    checks = re.findall(r"^([a-z-]+) +\d+ +\d+ +([1-9]\d*) ", replayed.stdout, re.MULTILINE)
-    events = Counter(event["kind"] for event in read(path)["event"])
-    print(f"{fault}: findings {dict(checks)}, events {dict(events)}")
-    return [] if checks or events["invalid_row"] else ["nothing found"]
+        return ["the server failed, or there is no finished capture"]
+    records = support.read(path)
+    failed = support.verify(args.stepscope, path)
+    if support.run([args.stepscope, "info", path]).returncode != 0:
+        failed.append("info fails")
+    report = support.replay(args.stepscope, path)
+    failed += [f"replay: {finding['check']} {finding['fact']}, step {finding['step']}" for finding in report["findings"][:3]]
+    admitted = [entry["admitted"] for entry in records["request"] if "admitted" in entry]
+    ends = {entry["finished"]["request"]: entry["finished"] for entry in records["request"] if "finished" in entry}
+    expected = json.loads(printed.strip().splitlines()[-1])
+    for key, wanted in expected.items():
+        of_it = [record for record in admitted if key in (record["client_id"] or "")]
+        if not of_it:
+            failed.append(f"{wanted['name']} is not in the capture")
+        for record in of_it:
+            sources = {field["name"]: field["source"] for field in record["params"] or []}
+            wrong = {name: sources.get(name) for name, source in wanted["sources"].items() if sources.get(name) != source}
+            if wrong:
+                failed.append(f"{wanted['name']}: sources {wrong}, expected {wanted['sources']}")
+            if record["endpoint"] != wanted["endpoint"]:
+                failed.append(f"{wanted['name']}: endpoint {record['endpoint']}, expected {wanted['endpoint']}")
+            kind = (record["constraint"] or {}).get("kind")
+            if kind != wanted["constraint"]:
+                failed.append(f"{wanted['name']}: constraint {kind}, expected {wanted['constraint']}")
+            end = ends.get(record["request"], {}).get("stop")
+            if (end == "cancelled") != wanted["cancelled"]:
+                failed.append(f"{wanted['name']}: ended by {end}")
+    print(f"http: {len(admitted)} requests, {len(records['step'])} steps, {path.stat().st_size} bytes, ended by "
+          f"{Counter(str(end['stop']) for end in ends.values()).most_common()}")  # fmt: skip
+    return failed
 
 
-def record(args, name: str, arguments: list[str], variables: dict[str, str]) -> Path | None:
-    folder = args.captures / name
-    for old in folder.glob("*"):
-        old.unlink()
-    environment = {**os.environ, "STEPSCOPE_CAPTURE": str(folder), **variables}
-    done = run([sys.executable, HERE / "run.py", args.model, *arguments], env=environment)
-    (args.captures / f"{name}.log").write_text(done.stdout + done.stderr)
-    found = list(folder.glob("*.mcap"))
-    if done.returncode != 0 or len(found) != 1:
-        print(f"{name}: status {done.returncode}, captures {[path.name for path in folder.glob('*')]}")
-        return None
-    return found[0]
-
-
-def read(path: Path) -> dict[str, list[dict]]:
-    found: dict[str, list[dict]] = {"header": [], "step": [], "event": [], "loss": [], "request": []}
-    with open(path, "rb") as stream:
-        for _, channel, message in make_reader(stream).iter_messages(log_time_order=False):
-            if channel.topic in found:
-                found[channel.topic].append(msgpack.unpackb(message.data))
-    return found
-
-
-def run(command, **more) -> subprocess.CompletedProcess:
-    return subprocess.run([str(part) for part in command], capture_output=True, text=True, **more)
+def table(said: dict[str, dict[str, Any]]) -> list[str]:
+    """Prints what replay did with the varied runs, and says where that is too little."""
+    totals: dict[str, Counter[str]] = {}
+    reasons: dict[str, Counter[str]] = {}
+    for report in said.values():
+        for check, counts in report["checks"].items():
+            totals.setdefault(check, Counter()).update({part: counts[part] for part in ("checked", "skipped", "findings")})
+            reasons.setdefault(check, Counter()).update({why["reason"]: why["count"] for why in counts["reasons"]})
+    rows = sum(report["rows"] for report in said.values())
+    print(f"\n{', '.join(said)}: {sum(report['records'] for report in said.values())} records, {rows} logits rows")
+    print(f"{'check':14}{'checked':>9}{'skipped':>9}{'findings':>10}  not checked, in whole or in part, because")
+    for check, counts in totals.items():
+        why = [f"{reason} ({count})" for reason, count in reasons[check].most_common()] or [""]
+        print(f"{check:14}{counts['checked']:9}{counts['skipped']:9}{counts['findings']:10}  {why[0]}")
+        print("".join(f"{'':44}{more}\n" for more in why[1:]), end="")
+    failed = [f"{check} had nothing to check" for check in APPLY if not totals[check]["checked"]]
+    if rows < LEAST_ROWS:
+        failed.append(f"the varied runs have {rows} rows; expected {LEAST_ROWS}")
+    return failed
 
 
 if __name__ == "__main__":

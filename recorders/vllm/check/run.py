@@ -12,23 +12,6 @@ import time
 os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "2")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
-SCHEMA = {
-    "type": "object",
-    "properties": {"city": {"type": "string"}, "n": {"type": "integer"}},
-    "required": ["city", "n"],
-    "additionalProperties": False,
-}
-BOOKING = {
-    "type": "object",
-    "properties": {
-        "name": {"type": "string", "maxLength": 24},
-        "day": {"enum": ["monday", "tuesday", "friday"]},
-        "seats": {"type": "integer", "minimum": 1, "maximum": 9},
-    },
-    "required": ["name", "day", "seats"],
-    "additionalProperties": False,
-}
-
 
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__)
@@ -39,7 +22,7 @@ def arguments():
     parser.add_argument("--drafter", default="ngram", choices=["ngram", "ngram_gpu", "model", "none"])
     parser.add_argument("--drafts", type=int, default=5)
     parser.add_argument("--rounds", type=int, default=1)
-    parser.add_argument("--requests", default="all", choices=["all", "constrained", "free", "greedy", "sampled"])
+    parser.add_argument("--requests", default="all", choices=["all", "constrained", "free", "greedy", "sampled", "varied"])
     parser.add_argument("--max-tokens", type=int, default=48)
     parser.add_argument("--max-seqs", type=int, default=4)
     parser.add_argument("--blocks", type=int, help="blocks of the key-value cache, few of which make preemptions")
@@ -50,30 +33,10 @@ def arguments():
 
 def requests(args):
     """(name, question, parameters) of one round."""
-    from vllm import SamplingParams
-    from vllm.sampling_params import StructuredOutputsParams as Structured
+    import workload
 
-    def params(structured=None, temperature=0.0, seed=None, **more):
-        structured = Structured(**structured) if structured else None
-        more.setdefault("max_tokens", args.max_tokens)
-        return SamplingParams(temperature=temperature, seed=seed, structured_outputs=structured, **more)
-
-    found = [
-        ("schema", 'Give the city Paris and n 3 as JSON. {"city": "Paris", "n": 3}', params({"json": SCHEMA})),
-        (
-            "booking",
-            'Book a table as JSON: {"name": "Ada", "day": "friday", "seats": 4}. Answer with the JSON alone.',
-            params({"json": json.dumps(BOOKING)}, 0.8, 11),
-        ),
-        (
-            "date",
-            "When did the war end? Write a date such as 1945-05-08.",
-            params({"regex": r"[0-9]{4}-[0-9]{2}-[0-9]{2}"}),
-        ),
-        ("choice", "Is the sky green? Answer yes or no.", params({"choice": ["yes", "no", "maybe"]}, 0.7, 5)),
-        ("free", "What is the capital of France?", params()),
-        ("sampled", "Write the word tea four times: tea tea tea tea", params(temperature=0.9, top_p=0.95, seed=7)),
-    ]
+    if args.requests == "varied":
+        return workload.varied(args.max_tokens, args.drafter != "none", args.backend)
     keep = {
         "constrained": lambda p: p.structured_outputs is not None,
         "free": lambda p: p.structured_outputs is None,
@@ -81,7 +44,7 @@ def requests(args):
         "sampled": lambda p: p.temperature > 0,
         "all": lambda p: True,
     }[args.requests]
-    return [request for request in found if keep(request[2])]
+    return [request for request in workload.few(args.max_tokens) if keep(request[2])]
 
 
 def main():
@@ -123,7 +86,7 @@ def main():
         chats = [[{"role": "user", "content": question}] for _, question, _ in batch]
         outputs = llm.chat(chats, [params for _, _, params in batch], use_tqdm=False)
         for (name, _, _), output in zip(batch, outputs):
-            tokens += len(output.outputs[0].token_ids)
+            tokens += sum(len(choice.token_ids) for choice in output.outputs)
             print(json.dumps({"name": name, "text": output.outputs[0].text, "reason": output.outputs[0].finish_reason}))
     seconds = time.monotonic() - start
     print(json.dumps({"tokens": tokens, "seconds": round(seconds, 3)}))

@@ -1,6 +1,7 @@
 """A test rig: plants faults in a running vLLM from outside, and makes the CPU build do what only others do.
 
-`STEPSCOPE_FAULTS` and `STEPSCOPE_RIG` name what is wanted, separated by commas. Without them nothing happens.
+`STEPSCOPE_FAULTS` and `STEPSCOPE_RIG` name what is wanted, separated by commas. Without them nothing happens. Where
+`STEPSCOPE_PLANTED` names a file, every fault writes there when and to whom it happened.
 """
 
 from __future__ import annotations
@@ -16,7 +17,10 @@ def register() -> None:
     if _registered:
         return
     _registered = True
-    from . import conditions, faults
+    from . import conditions, faults, planted
+
+    if os.environ.get("STEPSCOPE_FAULTS"):
+        planted.follow_steps()
 
     for variable, known in (("STEPSCOPE_RIG", conditions.CONDITIONS), ("STEPSCOPE_FAULTS", faults.FAULTS)):
         for name in filter(None, os.environ.get(variable, "").split(",")):
