@@ -10,7 +10,7 @@ OUT ?= target/demo
 
 help:
 	@echo "make demo     fetch SmolLM2-135M, record 24 requests, replay every check"
-	@echo "make test     all tests"
+	@echo "make test     all tests (pytest and what the vLLM recorder writes with go into ~/.cache/stepscope)"
 	@echo "make bench    measured figures, paired, with the machine they were taken on"
 	@echo "make quality  KL divergence from the f32 computation, beside llama.cpp's (needs llama-perplexity)"
 	@echo "make lint     rustfmt, clippy, rustdoc"
@@ -29,6 +29,7 @@ demo: model
 
 test: model
 	$(CARGO) test
+	STEPSCOPE="$$(realpath "$${CARGO_TARGET_DIR:-target}/debug/stepscope")" scripts/test-recorder.sh
 
 bench: model
 	STEPSCOPE_MODEL="$$(python3 scripts/fetch-model.py)" $(CARGO) bench --profile dev --bench figures
