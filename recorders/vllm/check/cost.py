@@ -48,7 +48,8 @@ def rate(args, variables) -> float:
         done = subprocess.run([str(part) for part in command], env=environment, capture_output=True, text=True)
         if done.returncode != 0:
             raise SystemExit(done.stderr[-2000:])
-    last = json.loads(done.stdout.strip().splitlines()[-1])
+    # vLLM's processes write to the same stream when they end.
+    last = json.loads(next(line for line in done.stdout.splitlines() if line.startswith('{"tokens"')))
     return last["tokens"] / last["seconds"]
 
 
