@@ -4,6 +4,8 @@
 //! panic, and what is missing or damaged is stated. docs/capture-format.md is the normative description of the file.
 
 mod codec;
+pub mod columns;
+pub mod conditions;
 mod error;
 mod issue;
 pub mod limits;

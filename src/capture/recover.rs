@@ -178,8 +178,8 @@ impl Copy<'_> {
     /// A payload gets its step's time, in case its recorder did not know that rule.
     fn write(&mut self, message: Message) -> Result<(), CaptureError> {
         let step = match &message.record {
-            // The writer writes it first and last.
-            Record::Header(_) => return Ok(()),
+            // The writer writes the one first and last, and makes the other of the steps that are kept.
+            Record::Header(_) | Record::Columns(_) => return Ok(()),
             Record::Logits(payload) => Some((payload.step, payload.request, payload.choice)),
             Record::Sketch(payload) => Some((payload.step, payload.request, payload.choice)),
             _ => None,
@@ -202,8 +202,10 @@ impl Copy<'_> {
         for (topic, totals) in self.reader.totals()? {
             *gone.entry((topic, Why::Unreadable)).or_default() += totals.missing;
         }
-        // The header is repeated; a lost copy is no loss.
-        gone.retain(|(topic, why), messages| *messages > 0 && (*topic, *why) != (Topic::Header, Why::Unreadable));
+        // The header is repeated and columns are made anew: such a message that is gone is no loss.
+        gone.retain(|(topic, why), messages| {
+            *messages > 0 && *topic != Topic::Columns && (*topic, *why) != (Topic::Header, Why::Unreadable)
+        });
         let counted = gone
             .iter()
             .map(|((topic, why), messages)| loss(topic.name(), Some(*messages), None, why.in_words().to_owned()));

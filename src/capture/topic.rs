@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::codec::{DecodeError, EncodeError, Encoding};
 use super::records::{
-    EventRecord, Header, LogitsRecord, LossRecord, MaskRecord, RequestRecord, SketchRecord, StepRecord,
+    ColumnsRecord, EventRecord, Header, LogitsRecord, LossRecord, MaskRecord, RequestRecord, SketchRecord, StepRecord,
 };
 use super::upgrade::FormatVersion;
 
@@ -27,12 +27,23 @@ pub enum Topic {
     Event,
     /// What should be here and is not.
     Loss,
+    /// The scalar conditions of many steps at once.
+    Columns,
 }
 
 impl Topic {
     /// Every topic, in the order of the channel ids that Stepscope's own writer gives them, from 1.
-    pub const ALL: [Self; 8] =
-        [Self::Header, Self::Request, Self::Step, Self::Mask, Self::Logits, Self::Sketch, Self::Event, Self::Loss];
+    pub const ALL: [Self; 9] = [
+        Self::Header,
+        Self::Request,
+        Self::Step,
+        Self::Mask,
+        Self::Logits,
+        Self::Sketch,
+        Self::Event,
+        Self::Loss,
+        Self::Columns,
+    ];
 
     /// The topic's name in the file.
     pub fn name(self) -> &'static str {
@@ -45,6 +56,7 @@ impl Topic {
             Self::Sketch => "sketch",
             Self::Event => "event",
             Self::Loss => "loss",
+            Self::Columns => "columns",
         }
     }
 
@@ -59,6 +71,7 @@ impl Topic {
             Self::Sketch => "stepscope.SketchRecord",
             Self::Event => "stepscope.EventRecord",
             Self::Loss => "stepscope.LossRecord",
+            Self::Columns => "stepscope.ColumnsRecord",
         }
     }
 
@@ -72,9 +85,9 @@ impl Topic {
         self as u16 + 1
     }
 
-    /// Whether its messages are bulky and so stand in chunks of their own.
+    /// Whether its messages are bulky and so stand in chunks of their own, which opening a file passes over.
     pub fn is_payload(self) -> bool {
-        matches!(self, Self::Logits | Self::Sketch)
+        matches!(self, Self::Logits | Self::Sketch | Self::Columns)
     }
 }
 
@@ -103,6 +116,8 @@ pub enum Record {
     Event(EventRecord),
     /// Of the `loss` channel.
     Loss(LossRecord),
+    /// Of the `columns` channel.
+    Columns(ColumnsRecord),
 }
 
 impl Record {
@@ -117,6 +132,7 @@ impl Record {
             Self::Sketch(_) => Topic::Sketch,
             Self::Event(_) => Topic::Event,
             Self::Loss(_) => Topic::Loss,
+            Self::Columns(_) => Topic::Columns,
         }
     }
 
@@ -137,7 +153,7 @@ impl Record {
             Self::Step(record) => record.time_ns,
             Self::Event(record) => Some(record.time_ns),
             Self::Loss(record) => Some(record.time_ns),
-            Self::Header(_) | Self::Mask(_) | Self::Logits(_) | Self::Sketch(_) => None,
+            Self::Header(_) | Self::Mask(_) | Self::Logits(_) | Self::Sketch(_) | Self::Columns(_) => None,
         }
     }
 }
@@ -161,5 +177,6 @@ record_from!(
     Logits(LogitsRecord),
     Sketch(SketchRecord),
     Event(EventRecord),
-    Loss(LossRecord)
+    Loss(LossRecord),
+    Columns(ColumnsRecord)
 );

@@ -4,15 +4,15 @@
 //! ones move to a module of their own, and the old variant's arm decodes those and converts them.
 //!
 //! Version 2 added what the output had to look like, tool calls, forced tokens and a reason of verdicts, and lets `withheld`
-//! name the drafts that were trimmed.
+//! name the drafts that were trimmed. Version 3 added the `columns` channel, and left every record as it was.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::codec::{self, DecodeError, EncodeError, Encoding};
 use super::records::{
-    EventRecord, FORMAT_VERSION, Header, LogitsRecord, LossRecord, MaskRecord, RequestRecord, SketchRecord, StepRecord,
-    v1,
+    ColumnsRecord, EventRecord, FORMAT_VERSION, Header, LogitsRecord, LossRecord, MaskRecord, RequestRecord,
+    SketchRecord, StepRecord, v1,
 };
 use super::topic::{Record, Topic};
 
@@ -21,6 +21,7 @@ use super::topic::{Record, Topic};
 pub(super) enum FormatVersion {
     V1,
     V2,
+    V3,
 }
 
 /// A format version that cannot be read.
@@ -47,7 +48,7 @@ macro_rules! unchanged {
     )*};
 }
 
-unchanged!(Header, MaskRecord, LogitsRecord, SketchRecord, EventRecord, LossRecord);
+unchanged!(Header, MaskRecord, LogitsRecord, SketchRecord, EventRecord, LossRecord, ColumnsRecord);
 
 impl Versioned for RequestRecord {
     type V1 = v1::RequestRecord;
@@ -58,22 +59,28 @@ impl Versioned for StepRecord {
 }
 
 impl FormatVersion {
-    pub(super) const NEWEST: Self = Self::V2;
+    pub(super) const NEWEST: Self = Self::V3;
 
     pub(super) fn new(version: u32) -> Result<Self, UnknownVersion> {
         match version {
             1 => Ok(Self::V1),
             2 => Ok(Self::V2),
+            3 => Ok(Self::V3),
             newer if newer > FORMAT_VERSION => Err(UnknownVersion::Newer(newer)),
             other => Err(UnknownVersion::Never(other)),
         }
+    }
+
+    /// Whether captures of this version have the `columns` channel.
+    pub(super) fn has_columns(self) -> bool {
+        self >= Self::V3
     }
 
     /// Decodes a message of this version into today's record.
     pub(super) fn decode<T: Versioned>(self, encoding: Encoding, bytes: &[u8]) -> Result<T, DecodeError> {
         match self {
             Self::V1 => codec::decode::<T::V1>(encoding, bytes).map(Into::into),
-            Self::V2 => codec::decode(encoding, bytes),
+            Self::V2 | Self::V3 => codec::decode(encoding, bytes),
         }
     }
 
@@ -88,13 +95,14 @@ impl FormatVersion {
             Record::Sketch(record) => self.encode_one(encoding, record),
             Record::Event(record) => self.encode_one(encoding, record),
             Record::Loss(record) => self.encode_one(encoding, record),
+            Record::Columns(record) => self.encode_one(encoding, record),
         }
     }
 
     fn encode_one<T: Versioned + Clone>(self, encoding: Encoding, record: &T) -> Result<Vec<u8>, EncodeError> {
         match self {
             Self::V1 => codec::encode(encoding, &T::V1::from(record.clone())),
-            Self::V2 => codec::encode(encoding, record),
+            Self::V2 | Self::V3 => codec::encode(encoding, record),
         }
     }
 
@@ -109,13 +117,14 @@ impl FormatVersion {
             Topic::Sketch => self.decode::<SketchRecord>(encoding, bytes)?.into(),
             Topic::Event => self.decode::<EventRecord>(encoding, bytes)?.into(),
             Topic::Loss => self.decode::<LossRecord>(encoding, bytes)?.into(),
+            Topic::Columns => self.decode::<ColumnsRecord>(encoding, bytes)?.into(),
         })
     }
 
     /// Decodes the first fields of a message, which no version so far has moved.
     pub(super) fn decode_key<T: DeserializeOwned>(self, encoding: Encoding, bytes: &[u8]) -> Result<T, DecodeError> {
         match self {
-            Self::V1 | Self::V2 => codec::decode_prefix(encoding, bytes).map(|(key, _)| key),
+            Self::V1 | Self::V2 | Self::V3 => codec::decode_prefix(encoding, bytes).map(|(key, _)| key),
         }
     }
 }

@@ -3,6 +3,7 @@
 //! What a recorded decision was *right* is replay's question; this one is whether the recording is whole. Recovery runs
 //! the same checks, and leaves out what they find.
 
+mod columns;
 mod losses;
 mod payloads;
 mod remedies;
@@ -12,6 +13,7 @@ mod steps;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
 
+use self::columns::Uncovered;
 use self::losses::Losses;
 use self::payloads::Payloads;
 pub(super) use self::remedies::Remedies;
@@ -76,6 +78,7 @@ pub(super) fn examine(reader: &CaptureReader) -> Result<(Verification, Remedies)
             Err(error) => check.unreadable(&error),
         }
     }
+    check.uncovered_steps();
     check.channels()?;
     check.section_crcs()?;
     check_steps(&mut check)?;
@@ -93,6 +96,10 @@ struct Check<'a> {
     payloads: Payloads,
     /// Allowed tokens of each mask; `None` of one that is at fault itself.
     masks: HashMap<[u8; 32], Option<u32>>,
+    /// Step records that columns have to repeat.
+    uncovered: Uncovered,
+    /// Whether step records may be missing.
+    has_gaps: bool,
     /// Places that opening found damaged already.
     damaged: Vec<Range<u64>>,
     /// What opening said already.
@@ -108,6 +115,8 @@ impl<'a> Check<'a> {
             losses: Losses::read(reader)?,
             payloads: Payloads::new(indexed_messages(reader.file_bytes())),
             masks: HashMap::new(),
+            uncovered: Uncovered::default(),
+            has_gaps: !reader.issues().is_empty(),
             damaged: Vec::new(),
             said: HashSet::new(),
         };
@@ -186,6 +195,14 @@ impl<'a> Check<'a> {
                 self.mask(mask, message);
                 Ok(())
             }
+            Record::Step(step) => {
+                self.step_of_columns(step);
+                Ok(())
+            }
+            Record::Columns(record) => {
+                self.columns(record, message);
+                Ok(())
+            }
             _ => Ok(()),
         }
     }
@@ -216,6 +233,7 @@ impl<'a> Check<'a> {
 
     /// A chunk or message that the pass could not read; opening has told of some already.
     fn unreadable(&mut self, error: &CaptureError) {
+        self.has_gaps = true;
         let words = match error {
             CaptureError::Damaged { offset, what, .. } | CaptureError::WrongIndex { offset, what, .. } => {
                 if self.damaged.iter().any(|bytes| bytes.contains(offset)) {

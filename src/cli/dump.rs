@@ -128,6 +128,7 @@ fn print(reader: &CaptureReader, message: &Message, json: bool, out: &mut dyn Wr
         Record::Sketch(record) => serde_json::to_value(record),
         Record::Event(record) => serde_json::to_value(record),
         Record::Loss(record) => serde_json::to_value(record),
+        Record::Columns(record) => serde_json::to_value(record),
     }?;
     let topic = message.record.topic().name();
     let value = json!({ "channel": topic, "log_time": message.log_time.to_string(), "record": record });
@@ -164,7 +165,7 @@ fn is_about(record: &Record, request: Option<RequestId>, steps: Option<StepRange
         Record::Sketch(record) => (Some(record.request), Some((record.step, record.step))),
         Record::Event(record) => (record.request, record.step.map(|step| (step, step))),
         Record::Loss(record) => (None, record.steps),
-        Record::Header(_) | Record::Mask(_) => (None, None),
+        Record::Header(_) | Record::Mask(_) | Record::Columns(_) => (None, None),
     };
     let request_fits = request.is_none_or(|request| its_request == Some(request.0));
     let steps_fit =

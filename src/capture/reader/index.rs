@@ -133,7 +133,7 @@ impl Index {
             }
             Topic::Event => self.events.push(location),
             Topic::Loss => self.losses.push(location),
-            Topic::Logits | Topic::Sketch => {}
+            Topic::Logits | Topic::Sketch | Topic::Columns => {}
         }
         Ok(())
     }

@@ -5,12 +5,13 @@ use std::fmt;
 
 use super::super::error::{CaptureError, Place};
 use super::super::issue::{IssueKind, Issues};
-use super::super::records::RequestRecord;
+use super::super::records::{ColumnsRecord, RequestRecord};
 use super::super::topic::{Record, Topic};
 use super::CaptureReader;
 use super::block::{Block, Slot};
 use super::channels::Channel;
 use super::index::Location;
+use super::layout::Segment;
 use super::open::Seen;
 use crate::types::{ChoiceIndex, RequestId, SequenceId};
 
@@ -100,6 +101,33 @@ impl CaptureReader {
             let messages = slots.into_iter().filter_map(move |slot| self.message(segment, block.as_ref()?, &slot));
             let errors = [error, wrong_index].into_iter().flatten().map(Err);
             errors.chain(messages).chain(broken.map(Err))
+        })
+    }
+
+    /// The conditions of the steps, batch by batch in file order, without reading step records; none if the recorder kept none.
+    pub fn columns(&self) -> impl Iterator<Item = Result<ColumnsRecord, CaptureError>> {
+        let is_columns =
+            |id: u16| matches!(self.layout.channels.get(id), Ok(Some(Channel { topic: Topic::Columns, .. })));
+        let may_hold_some = move |segment: &Segment| match &segment.counts {
+            Some(counts) => counts.iter().any(|(id, _)| is_columns(*id)),
+            None => true,
+        };
+        let segments = (0_u32..).zip(&self.layout.segments).filter(move |(_, segment)| may_hold_some(segment));
+        segments.flat_map(move |(index, segment)| {
+            let loaded = Block::load(&self.source, segment);
+            let (block, error) = match loaded {
+                Ok(block) => (Some(block), None),
+                Err(error) => (None, Some(Err(error))),
+            };
+            let slots = block.as_ref().map(|block| block.slots.clone()).unwrap_or_default();
+            let records = slots.into_iter().filter(move |slot| is_columns(slot.header.channel)).filter_map(
+                move |slot| match self.message(index, block.as_ref()?, &slot)? {
+                    Ok(Message { record: Record::Columns(record), .. }) => Some(Ok(record)),
+                    Ok(_) => None,
+                    Err(error) => Some(Err(error)),
+                },
+            );
+            error.into_iter().chain(records)
         })
     }
 
@@ -217,7 +245,7 @@ impl CaptureReader {
             // In file order, as they were indexed.
             Record::Event(_) => itself(self.index.events.binary_search(&location).is_ok()),
             Record::Loss(_) => itself(self.index.losses.binary_search(&location).is_ok()),
-            Record::Logits(_) | Record::Sketch(_) => Some(location),
+            Record::Logits(_) | Record::Sketch(_) | Record::Columns(_) => Some(location),
         };
         match holding {
             Some(holding) if holding == location => Holds::This,

@@ -3,6 +3,7 @@
 //! `docs/capture-format.md` is the normative text: field order here is wire order. A recorder inside another engine
 //! knows less than Stepscope's own: whatever is an `Option` may be unknown, and unknown is never zero or false.
 
+mod columns;
 mod event;
 mod header;
 mod logits;
@@ -14,6 +15,7 @@ mod sketch;
 mod step;
 pub mod v1;
 
+pub use columns::ColumnsRecord;
 pub use event::EventRecord;
 pub use header::{
     Component, Device, Header, KernelIdentity, LabelledHash, LogitsTier, ModelIdentity, Recorder, Redaction, Setting,
@@ -35,4 +37,4 @@ pub use step::{
 pub const MOST_DRAFTS: usize = 64;
 
 /// The version of the capture format. Every change of a record bumps it and adds an upgrader.
-pub const FORMAT_VERSION: u32 = 2;
+pub const FORMAT_VERSION: u32 = 3;

@@ -1,5 +1,6 @@
 //! The format's promises, tested on whole files.
 
+mod columns;
 mod damage;
 mod foreign;
 mod golden;

@@ -21,6 +21,7 @@ fn invented(topic: Topic, seed: u64) -> Record {
         Topic::Sketch => random::record::<SketchRecord>(seed).into(),
         Topic::Event => random::record::<EventRecord>(seed).into(),
         Topic::Loss => random::record::<LossRecord>(seed).into(),
+        Topic::Columns => random::record::<ColumnsRecord>(seed).into(),
     }
 }
 

@@ -46,6 +46,8 @@ pub(super) fn sample(topic: Topic) -> Record {
             reason: "the recorder's queue was full".into(),
         }
         .into(),
+        // What stands in a batch is Arrow's business.
+        Topic::Columns => ColumnsRecord { first: 8192, steps: 4096, batch: vec![0xff, 0xff, 0xff, 0xff] }.into(),
     }
 }
 

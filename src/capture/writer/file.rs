@@ -12,6 +12,8 @@ use mcap::write::NoSeek;
 use mcap::{Compression, McapError, WriteOptions};
 
 use super::super::codec::{EncodeError, Encoding};
+use super::super::columns::{self, STEPS_OF_A_BATCH};
+use super::super::conditions::Conditions;
 use super::super::error::CaptureError;
 use super::super::records::{Header, LogitsRecord, LossRecord};
 use super::super::row::encode_full;
@@ -59,7 +61,12 @@ pub(super) struct CaptureFile {
     bytes_since_header: u64,
     records: Batch,
     payloads: Batch,
+    columns: Batch,
+    /// Those of the step records since the last batch of columns.
+    conditions: Conditions,
     channels: BTreeMap<Topic, ChannelSummary>,
+    /// Time of the latest message.
+    latest: u64,
 }
 
 impl CaptureFile {
@@ -103,7 +110,10 @@ impl CaptureFile {
             bytes_since_header: 0,
             records: Batch::new(RECORD_CHUNK_BYTES),
             payloads: Batch::new(PAYLOAD_CHUNK_BYTES),
+            columns: Batch::new(PAYLOAD_CHUNK_BYTES),
+            conditions: Conditions::default(),
             channels: BTreeMap::new(),
+            latest: epoch_ns,
         };
         this.repeat_header();
         this.write_chunk(Kind::Records)?;
@@ -113,14 +123,20 @@ impl CaptureFile {
     /// Encodes one item; a full chunk is written. What cannot be encoded becomes a loss record.
     pub(super) fn write(&mut self, item: Item) -> Result<(), CaptureError> {
         let (topic, log_time) = (item.topic(), item.log_time());
-        match encode(item, self.version, self.encoding) {
+        match encode(&item, self.version, self.encoding) {
             Ok(message) => self.push(topic, log_time, &message),
-            Err(error) => self.push_loss(topic, log_time, &error)?,
+            Err(error) => return self.push_loss(topic, log_time, &error),
+        }
+        if let Item::Record { record: Record::Step(step), .. } = &item {
+            self.conditions.push(step);
+            if self.conditions.len() == STEPS_OF_A_BATCH {
+                self.write_columns(log_time)?;
+            }
         }
         if self.bytes_since_header >= HEADER_REPEAT_BYTES {
             self.repeat_header();
         }
-        for kind in [Kind::Records, Kind::Payloads] {
+        for kind in Kind::ALL {
             if self.batch(kind).is_full() {
                 self.write_chunk(kind)?;
             }
@@ -131,7 +147,7 @@ impl CaptureFile {
     /// Writes out what has waited for at least `age`.
     pub(super) fn flush_if_older_than(&mut self, age: Duration) -> Result<(), CaptureError> {
         let now = Instant::now();
-        for kind in [Kind::Records, Kind::Payloads] {
+        for kind in Kind::ALL {
             if self.batch(kind).since().is_some_and(|since| now.duration_since(since) >= age) {
                 self.write_chunk(kind)?;
             }
@@ -142,8 +158,7 @@ impl CaptureFile {
     /// Writes the rest, the index and the summary; then the file is made durable and gets its name.
     pub(super) fn finish(mut self) -> Result<WriteSummary, CaptureError> {
         self.repeat_header();
-        self.write_chunk(Kind::Payloads)?;
-        self.write_chunk(Kind::Records)?;
+        self.write_rest()?;
         self.mcap.finish().map_err(|error| write_failed(&self.partial, error))?;
         let Self { path, partial, mcap, channels, .. } = self;
         let file_bytes = close(mcap, &partial)?;
@@ -158,8 +173,7 @@ impl CaptureFile {
 
     /// Writes the rest as whole chunks and leaves the partial file without an end, which says that it has none.
     pub(super) fn abandon(mut self) -> Result<WriteSummary, CaptureError> {
-        self.write_chunk(Kind::Payloads)?;
-        self.write_chunk(Kind::Records)?;
+        self.write_rest()?;
         let Self { partial, mcap, channels, .. } = self;
         let file_bytes = close(mcap, &partial)?;
         Ok(WriteSummary { path: partial, file_bytes, channels: channels.into_values().collect(), dropped: 0 })
@@ -191,18 +205,46 @@ impl CaptureFile {
     fn push(&mut self, topic: Topic, log_time: u64, message: &[u8]) {
         let channel = self.channels.entry(topic).or_insert(ChannelSummary { topic, messages: 0, bytes: 0 });
         channel.messages += 1;
+        self.latest = self.latest.max(log_time);
         channel.bytes += message.len() as u64;
         self.bytes_since_header += message.len() as u64;
         // Counted from 1, since MCAP reserves 0 for "not counted"; a reader sees from gaps what is missing.
         let sequence = ((channel.messages - 1) % u64::from(u32::MAX)) as u32 + 1;
         let header = MessageHeader { channel_id: topic.channel_id(), sequence, log_time, publish_time: log_time };
-        self.batch(if topic.is_payload() { Kind::Payloads } else { Kind::Records }).push(header, message);
+        self.batch(Kind::of(topic)).push(header, message);
+    }
+
+    /// Writes the conditions of the steps since the last time, after these steps.
+    fn write_columns(&mut self, log_time: u64) -> Result<(), CaptureError> {
+        let conditions = std::mem::take(&mut self.conditions);
+        if conditions.is_empty() || !self.version.has_columns() {
+            return Ok(());
+        }
+        let steps = self.channels.get(&Topic::Step).map_or(0, |channel| channel.messages);
+        let record = columns::encode(&conditions, steps - conditions.len() as u64)
+            .map_err(|error| EncodeError::Refused { encoding: "Arrow", message: error.to_string() })
+            .and_then(|record| self.version.encode(self.encoding, &Record::Columns(record)));
+        match record {
+            Ok(message) => {
+                self.write_chunk(Kind::Records)?;
+                self.push(Topic::Columns, log_time, &message);
+                self.write_chunk(Kind::Columns)
+            }
+            Err(error) => self.push_loss(Topic::Columns, log_time, &error),
+        }
+    }
+
+    fn write_rest(&mut self) -> Result<(), CaptureError> {
+        self.write_columns(self.latest)?;
+        self.write_chunk(Kind::Payloads)?;
+        self.write_chunk(Kind::Records)
     }
 
     fn batch(&mut self, kind: Kind) -> &mut Batch {
         match kind {
             Kind::Records => &mut self.records,
             Kind::Payloads => &mut self.payloads,
+            Kind::Columns => &mut self.columns,
         }
     }
 
@@ -210,6 +252,7 @@ impl CaptureFile {
         let batch = match kind {
             Kind::Records => &mut self.records,
             Kind::Payloads => &mut self.payloads,
+            Kind::Columns => &mut self.columns,
         };
         if batch.is_empty() {
             return Ok(());
@@ -222,22 +265,35 @@ impl CaptureFile {
 }
 
 /// The message of an item; a raw row is compressed here.
-fn encode(item: Item, version: FormatVersion, encoding: Encoding) -> Result<Vec<u8>, EncodeError> {
+fn encode(item: &Item, version: FormatVersion, encoding: Encoding) -> Result<Vec<u8>, EncodeError> {
     match item {
-        Item::Record { record, .. } => version.encode(encoding, &record),
-        Item::Row { key: RowKey { step, request, choice, row }, values, .. } => {
-            let payload = encode_full(&values)
+        Item::Record { record, .. } => version.encode(encoding, record),
+        &Item::Row { key: RowKey { step, request, choice, row }, ref values, .. } => {
+            let payload = encode_full(values)
                 .map_err(|error| EncodeError::Refused { encoding: "a row", message: error.to_string() })?;
             version.encode(encoding, &Record::Logits(LogitsRecord { step, request, choice, row, payload }))
         }
     }
 }
 
-/// Chunks hold one or the other, so that records can be scanned without reading payloads.
+/// A chunk holds one of these, so that records can be scanned without reading payloads, and columns without either.
 #[derive(Clone, Copy)]
 enum Kind {
     Records,
     Payloads,
+    Columns,
+}
+
+impl Kind {
+    const ALL: [Self; 3] = [Self::Records, Self::Payloads, Self::Columns];
+
+    fn of(topic: Topic) -> Self {
+        match topic {
+            Topic::Columns => Self::Columns,
+            topic if topic.is_payload() => Self::Payloads,
+            _ => Self::Records,
+        }
+    }
 }
 
 /// The name a capture has while it grows.

@@ -197,5 +197,6 @@ fn content_bytes(record: &Record) -> usize {
         Record::Sketch(sketch) => sketch.operation.len() + size_of_val(&sketch.values[..]),
         Record::Event(event) => event.kind.len() + event.message.len(),
         Record::Loss(loss) => loss.channel.len() + loss.reason.len(),
+        Record::Columns(columns) => columns.batch.len(),
     }
 }

@@ -44,6 +44,11 @@ pub(super) fn line(record: &Record, since_start: u64) -> String {
             line.known("steps", loss.steps.map(|(first, last)| format!("{first}-{last}")));
             line.text("reason", &loss.reason);
         }
+        Record::Columns(columns) => {
+            line.pair("first", columns.first);
+            line.pair("steps", columns.steps);
+            line.pair("bytes", columns.batch.len());
+        }
     }
     line.0
 }

@@ -2,10 +2,8 @@
 
 use polars::prelude::{Column, IntoColumn, NamedFrom, Series};
 
-use crate::capture::records::{
-    DraftVerdict, RowRecord, RowStatistics, SchedulerMode, StepPath, StepRecord, StopReason, VerdictReason,
-    WithheldReason,
-};
+use crate::capture::conditions::{Conditions, Values};
+use crate::capture::records::{DraftVerdict, RowRecord, RowStatistics, StepRecord, VerdictReason};
 use crate::forensics::signs::Sign;
 
 /// One line of the table.
@@ -23,18 +21,20 @@ impl Line<'_> {
     }
 }
 
-/// Declares the columns: name, type, and a value that is `None` where it is unknown.
+/// Declares the columns beside the step's conditions: name, type, and a value that is `None` where it is unknown.
 macro_rules! columns {
     ($($name:ident: $type:ty = $value:expr;)*) => {
         /// Values by column.
         #[derive(Default)]
         pub(super) struct Columns {
+            steps: Conditions,
             $($name: Vec<Option<$type>>,)*
         }
 
         impl Columns {
             /// Adds a line.
             pub(super) fn push(&mut self, line: &Line<'_>) {
+                self.steps.push(line.step);
                 $(
                     let value: fn(&Line<'_>) -> Option<$type> = $value;
                     self.$name.push(value(line));
@@ -43,63 +43,17 @@ macro_rules! columns {
 
             /// The lines so far as a table's columns; none are left here.
             pub(super) fn take(&mut self) -> Vec<Column> {
-                vec![$(Series::new(stringify!($name).into(), std::mem::take(&mut self.$name)).into_column(),)*]
+                let steps = std::mem::take(&mut self.steps);
+                let mut columns: Vec<Column> =
+                    steps.columns().map(|(condition, values)| series(condition.name, values).into_column()).collect();
+                $(columns.push(Series::new(stringify!($name).into(), std::mem::take(&mut self.$name)).into_column());)*
+                columns
             }
         }
     };
 }
 
 columns! {
-    step: u64 = |line| Some(line.step.step);
-    request: u64 = |line| Some(line.step.request);
-    choice: u32 = |line| Some(line.step.choice);
-    first_position: u32 = |line| Some(line.step.first_position);
-    time_ns: u64 = |line| line.step.time_ns;
-    path: String = |line| line.step.path.map(|path| match path {
-        StepPath::Prefill => "prefill",
-        StepPath::Decode => "decode",
-        StepPath::Verify => "verify",
-    }.to_owned());
-    scheduler: String = |line| line.step.scheduler.map(|mode| match mode {
-        SchedulerMode::Sync => "sync",
-        SchedulerMode::Async => "async",
-    }.to_owned());
-    q_len: u32 = |line| line.step.q_len;
-    prev_accepted: u32 = |line| line.step.prev_accepted;
-    batch_slot: u32 = |line| line.step.batch.as_ref().map(|batch| batch.slot);
-    batch_size: u32 = |line| line.step.batch.as_ref().map(|batch| batch.neighbours.len() as u32 + 1);
-    cached_prefix: u32 = |line| line.step.cached_prefix;
-    state_slot: u32 = |line| line.step.state.map(|state| state.slot);
-    state_column: u32 = |line| line.step.state.map(|state| state.column);
-    drafts: u32 = |line| Some(line.step.drafts.len() as u32);
-    drafts_raw: u32 = |line| line.step.drafts_raw.as_ref().map(|drafts| drafts.len() as u32);
-    withheld: u32 = |line| line.step.withheld.as_ref().map(|withheld| withheld.len() as u32);
-    withheld_by_grammar: u32 = |line| withheld(line.step, WithheldReason::Grammar);
-    withheld_as_missing: u32 = |line| withheld(line.step, WithheldReason::Missing);
-    withheld_at_limit: u32 = |line| withheld(line.step, WithheldReason::Limit);
-    drafts_accepted: u32 = |line| {
-        let verdicts = line.step.verdicts.as_ref()?;
-        Some(verdicts.iter().filter(|verdict| verdict.accepted).count() as u32)
-    };
-    emitted: u32 = |line| Some(line.step.emitted.len() as u32);
-    bonus: bool = |line| line.step.bonus;
-    stop: String = |line| line.step.stop.as_ref().map(|stop| match stop {
-        StopReason::EndToken(_) => "end_token",
-        StopReason::StopToken(_) => "stop_token",
-        StopReason::StopString(_) => "stop_string",
-        StopReason::MaxTokens => "max_tokens",
-        StopReason::ContextFull => "context_full",
-        StopReason::GrammarEnd => "grammar_end",
-        StopReason::Failed(_) => "failed",
-        StopReason::Cancelled => "cancelled",
-    }.to_owned());
-    grammar_before: u64 = |line| line.step.grammar.as_ref().map(|grammar| grammar.before);
-    grammar_after: u64 = |line| line.step.grammar.as_ref().map(|grammar| grammar.after);
-    grammar_terminated: bool = |line| line.step.grammar.as_ref().map(|grammar| grammar.terminated);
-    reasoning: bool = |line| line.step.grammar.as_ref().map(|grammar| grammar.reasoning);
-    schedule_ns: u64 = |line| line.step.timings.map(|timings| timings.schedule_ns);
-    forward_ns: u64 = |line| line.step.timings.map(|timings| timings.forward_ns);
-    sample_ns: u64 = |line| line.step.timings.map(|timings| timings.sample_ns);
     row: u32 = |line| line.row.map(|(index, _)| index);
     position: u32 = |line| line.row.map(|(_, row)| row.position);
     token: u32 = |line| line.row?.1.token;
@@ -153,6 +107,15 @@ columns! {
     repeats: bool = |line| line.shows(Sign::Repeats);
 }
 
+fn series(name: &str, values: &Values) -> Series {
+    match values {
+        Values::Small(values) => Series::new(name.into(), values),
+        Values::Large(values) => Series::new(name.into(), values),
+        Values::Truth(values) => Series::new(name.into(), values),
+        Values::Word(values) => Series::new(name.into(), values),
+    }
+}
+
 fn statistics<'a>(line: &Line<'a>) -> Option<&'a RowStatistics> {
     line.row?.1.statistics.as_ref()
 }
@@ -160,11 +123,6 @@ fn statistics<'a>(line: &Line<'a>) -> Option<&'a RowStatistics> {
 /// The verdict on the draft that the row judges.
 fn verdict<'a>(line: &Line<'a>) -> Option<&'a DraftVerdict> {
     line.step.verdicts.as_ref()?.get(line.row?.0 as usize)
-}
-
-fn withheld(step: &StepRecord, reason: WithheldReason) -> Option<u32> {
-    let withheld = step.withheld.as_ref()?;
-    Some(withheld.iter().filter(|withheld| withheld.reason == reason).count() as u32)
 }
 
 fn hex(hash: [u8; 32]) -> String {
