@@ -4,6 +4,7 @@
 use std::path::Path;
 
 use libfuzzer_sys::fuzz_target;
+use stepscope::capture::columns::decode;
 use stepscope::capture::{CaptureReader, Encoding, IssueKind, Record, Topic, recover, verify};
 use stepscope::types::StepId;
 
@@ -11,12 +12,15 @@ fuzz_target!(|data: &[u8]| {
     let Some((selector, message)) = data.split_first() else { return };
     let encodings = [Encoding::Bincode, Encoding::MessagePack, Encoding::Json];
     // Single messages get deeper into the codecs than whole files do.
-    if *selector < 24 {
+    if usize::from(*selector) < Topic::ALL.len() * encodings.len() {
         let topic = Topic::ALL[usize::from(*selector) / 3];
         let encoding = encodings[usize::from(*selector) % 3];
         if let Ok(record) = Record::decode(topic, encoding, message) {
             let bytes = record.encode(encoding).expect("what was decoded can be encoded");
             Record::decode(topic, encoding, &bytes).expect("what was encoded can be decoded");
+            if let Record::Columns(columns) = record {
+                let _ = decode(&columns);
+            }
         }
         return;
     }
@@ -35,6 +39,7 @@ fn read(path: &Path, recovered: &Path) {
             let _ = reader.sketches(StepId(step.step), sequence, 0);
         }
     }
+    reader.columns().flatten().for_each(|columns| drop(decode(&columns)));
     for request in reader.requests() {
         let _ = reader.request(request);
     }

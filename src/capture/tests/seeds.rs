@@ -5,6 +5,9 @@ use std::path::{Path, PathBuf};
 use super::foreign;
 use super::samples::sample;
 use super::support::{admission, completion, header, place, row, step};
+use crate::capture::columns::{decode, encode};
+use crate::capture::conditions::Conditions;
+use crate::capture::records::FORMAT_VERSION;
 use crate::capture::{CaptureReader, CaptureWriter, Encoding, Record, Topic, WriterOptions, recover, verify};
 
 const ENCODINGS: [Encoding; 3] = [Encoding::Bincode, Encoding::MessagePack, Encoding::Json];
@@ -22,6 +25,12 @@ fn seeds() -> Vec<(String, Vec<u8>)> {
             seeds.push((format!("{topic}-{}", encoding.name()), [&[base + offset], &message[..]].concat()));
         }
     }
+    // The sample's batch is none.
+    let mut conditions = Conditions::of_format(FORMAT_VERSION);
+    (0..3).for_each(|index| conditions.push(&step(index, 0, vec![row(index, 0)])));
+    let batch = Record::from(encode(&conditions, 0).unwrap()).encode(Encoding::Bincode).unwrap();
+    let selector = (Topic::ALL.len() * 3 - 3) as u8;
+    seeds.push(("columns-batch".to_owned(), [&[selector], &batch[..]].concat()));
     for chunked in [true, false] {
         let kind = if chunked { "chunks" } else { "bare" };
         seeds.push((format!("file-json-{kind}"), foreign::json_file(chunked)));
@@ -46,14 +55,17 @@ fn the_seeds_are_read() {
             std::fs::write(folder().join(name), bytes).unwrap();
         }
     }
-    let (mut files, mut messages) = (0, 0);
+    let (mut files, mut messages, mut batches) = (0, 0, 0);
     for entry in std::fs::read_dir(folder()).unwrap() {
         let path = entry.unwrap().path();
         let bytes = std::fs::read(&path).unwrap();
         let selector = usize::from(bytes[0]);
-        if selector < 24 {
+        if selector < Topic::ALL.len() * 3 {
             let topic = Topic::ALL[selector / 3];
-            Record::decode(topic, ENCODINGS[selector % 3], &bytes[1..]).unwrap();
+            let record = Record::decode(topic, ENCODINGS[selector % 3], &bytes[1..]).unwrap();
+            if let Record::Columns(columns) = record {
+                batches += usize::from(decode(&columns).is_ok());
+            }
             messages += 1;
             continue;
         }
@@ -62,7 +74,9 @@ fn the_seeds_are_read() {
         verify(&reader).unwrap();
         let (_directory, out) = place();
         recover(&reader, &out).unwrap();
+        batches += reader.columns().filter(|columns| decode(columns.as_ref().unwrap()).is_ok()).count();
         files += 1;
     }
-    assert_eq!((messages, files), (24, 5));
+    assert_eq!((messages, files), (Topic::ALL.len() * 3 + 1, 5));
+    assert_eq!(batches, 2, "one by itself, and one in a file");
 }
