@@ -1,15 +1,17 @@
 //! Conditions as Arrow record batches, and back.
 
+mod batch;
+
 use std::collections::HashMap;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, BooleanArray, RecordBatch, StringArray, UInt32Array, UInt64Array};
-use arrow_ipc::reader::StreamDecoder;
 use arrow_ipc::writer::StreamWriter;
 use arrow_schema::{ArrowError, DataType, Field, Schema};
 
+pub use self::batch::{Batch, BatchColumn, Cell, Kind, MAX_COLUMNS, MAX_METADATA_BYTES};
 use super::conditions::{Conditions, Values};
+use super::limits::short_name;
 use super::records::ColumnsRecord;
 
 /// Steps of a batch: what a recorder writes at most, and a reader takes.
@@ -21,20 +23,40 @@ const UNIT: &str = "unit";
 /// Why a batch cannot be read, or says something else than the step records.
 #[derive(Debug, thiserror::Error)]
 pub enum ColumnsFault {
-    /// It is no batch.
-    #[error("expected an Arrow IPC stream of one record batch, found {0}")]
+    /// It is no such batch.
+    #[error("expected an Arrow IPC stream of one batch of flat columns, found {0}")]
     NotArrow(String),
     /// It has another number of rows.
     #[error("expected a batch of {steps} rows ({STEPS_OF_A_BATCH} at most), found {rows}")]
     Rows {
         /// What the message says.
-        steps: u32,
+        steps: u64,
         /// What the batch has.
-        rows: usize,
+        rows: i64,
     },
     /// A column is not there.
     #[error("expected a column `{0}`, found none")]
     Missing(&'static str),
+    /// A column has another type.
+    #[error("column `{column}`: expected the type {expected}, found {found}")]
+    Type {
+        /// The column.
+        column: &'static str,
+        /// The type that it has to have.
+        expected: &'static str,
+        /// The type that it has.
+        found: &'static str,
+    },
+    /// A column says that it counts something else.
+    #[error("column `{column}`: expected the unit {expected:?}, found {found}")]
+    Unit {
+        /// The column.
+        column: &'static str,
+        /// What it counts.
+        expected: &'static str,
+        /// What its metadata say.
+        found: String,
+    },
     /// A column says something else than the step records.
     #[error("column `{column}`: expected {expected}, found {found}, in row {row} of the batch")]
     Differs {
@@ -65,54 +87,37 @@ pub(super) fn encode(conditions: &Conditions, first: u64) -> Result<ColumnsRecor
 ///
 /// # Errors
 /// If it is no batch of as many rows as it says.
-pub fn decode(record: &ColumnsRecord) -> Result<RecordBatch, ColumnsFault> {
-    let not_arrow = |found: String| ColumnsFault::NotArrow(found);
-    // The decoder only ever refers to the message's bytes, so that what a length claims costs nothing; that it does not
-    // panic over hostile metadata is promised nowhere.
-    let decoded = catch_unwind(AssertUnwindSafe(|| {
-        let mut bytes = record.batch.clone().into();
-        let mut decoder = StreamDecoder::new();
-        let batch = decoder.decode(&mut bytes)?;
-        // Nothing may follow but the mark of the end.
-        let more = decoder.decode(&mut bytes)?;
-        decoder.finish()?;
-        Ok((batch, more.is_some() || !bytes.is_empty()))
-    }));
-    let decoded: Result<_, ArrowError> = decoded.map_err(|_| not_arrow("metadata that make no sense".to_owned()))?;
-    let (batch, goes_on) = decoded.map_err(|error| not_arrow(error.to_string()))?;
-    let batch = batch.ok_or_else(|| not_arrow("the end before a batch".to_owned()))?;
-    if goes_on {
-        return Err(not_arrow("more after it".to_owned()));
-    }
-    if batch.num_rows() != record.steps as usize || batch.num_rows() > STEPS_OF_A_BATCH {
-        return Err(ColumnsFault::Rows { steps: record.steps, rows: batch.num_rows() });
-    }
-    Ok(batch)
+pub fn decode(record: &ColumnsRecord) -> Result<Batch<'_>, ColumnsFault> {
+    Batch::read(&record.batch, record.steps as usize)
 }
 
-/// Holds a batch against what the step records say. Columns of other names are somebody else's business.
+/// Holds a batch against what the records of the last steps say, as many as it has rows. Columns of other names are somebody
+/// else's business.
 ///
 /// # Errors
 /// With the first difference.
-pub(super) fn compare(batch: &RecordBatch, conditions: &Conditions) -> Result<(), ColumnsFault> {
+pub(super) fn compare(batch: &Batch<'_>, conditions: &Conditions) -> Result<(), ColumnsFault> {
+    let Some(skipped) = conditions.len().checked_sub(batch.rows()) else {
+        return Err(ColumnsFault::Rows { steps: conditions.len() as u64, rows: batch.rows() as i64 });
+    };
     for (condition, values) in conditions.columns() {
-        let found = batch.column_by_name(condition.name).ok_or(ColumnsFault::Missing(condition.name))?;
-        let expected = array(values);
-        if found.as_ref() == expected.as_ref() {
-            continue;
+        let column = condition.name;
+        let found = batch.column(column).ok_or(ColumnsFault::Missing(column))?;
+        let (expected, kind) = (kind(values), found.kind());
+        if expected != kind {
+            return Err(ColumnsFault::Type { column, expected: expected.name(), found: kind.name() });
         }
-        let shown = |array: &ArrayRef, row: usize| match array.len() > row {
-            true => format!("{:?}", array.slice(row, 1)),
-            false => "nothing".to_owned(),
-        };
-        let same = |row: &usize| {
-            found.data_type() == expected.data_type()
-                && found.len() > *row
-                && found.slice(*row, 1).as_ref() == expected.slice(*row, 1).as_ref()
-        };
-        let row = (0..expected.len()).find(|row| !same(row)).unwrap_or_default();
-        let (expected, found) = (shown(&expected, row), shown(found, row));
-        return Err(ColumnsFault::Differs { column: condition.name, row, expected, found });
+        let unit = condition.unit.name();
+        if found.unit() != Some(unit) {
+            let found = found.unit().map_or("none".to_owned(), |unit| format!("{:?}", short_name(unit)));
+            return Err(ColumnsFault::Unit { column, expected: unit, found });
+        }
+        let differs = |row: &usize| cell(values, skipped + row) != found.cell(*row);
+        if let Some(row) = (0..batch.rows()).find(differs) {
+            let shown = |cell: Option<Cell<'_>>| cell.map_or("null".to_owned(), |cell| cell.to_string());
+            let (expected, found) = (shown(cell(values, skipped + row)), shown(found.cell(row)));
+            return Err(ColumnsFault::Differs { column, row, expected, found });
+        }
     }
     Ok(())
 }
@@ -120,26 +125,45 @@ pub(super) fn compare(batch: &RecordBatch, conditions: &Conditions) -> Result<()
 fn batch(conditions: &Conditions) -> Result<RecordBatch, ArrowError> {
     let fields = conditions.columns().map(|(condition, values)| {
         let unit = HashMap::from([(UNIT.to_owned(), condition.unit.name().to_owned())]);
-        Field::new(condition.name, data_type(values), true).with_metadata(unit)
+        Field::new(condition.name, data_type(kind(values)), true).with_metadata(unit)
     });
     let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
     RecordBatch::try_new(schema, conditions.columns().map(|(_, values)| array(values)).collect())
 }
 
-fn data_type(values: &Values) -> DataType {
+/// The type that the values have in a batch.
+pub(super) fn kind(values: &Values) -> Kind {
     match values {
-        Values::Small(_) => DataType::UInt32,
-        Values::Large(_) => DataType::UInt64,
-        Values::Truth(_) => DataType::Boolean,
-        Values::Word(_) => DataType::Utf8,
+        Values::Small(_) => Kind::Small,
+        Values::Large(_) => Kind::Large,
+        Values::Truth(_) => Kind::Truth,
+        Values::Word(_) => Kind::Word,
+    }
+}
+
+fn data_type(kind: Kind) -> DataType {
+    match kind {
+        Kind::Small => DataType::UInt32,
+        Kind::Large => DataType::UInt64,
+        Kind::Truth => DataType::Boolean,
+        Kind::Word => DataType::Utf8,
     }
 }
 
 fn array(values: &Values) -> ArrayRef {
     match values {
-        Values::Small(values) => Arc::new(UInt32Array::from(values.clone())),
-        Values::Large(values) => Arc::new(UInt64Array::from(values.clone())),
-        Values::Truth(values) => Arc::new(BooleanArray::from(values.clone())),
-        Values::Word(values) => Arc::new(StringArray::from(values.clone())),
+        Values::Small(column) => Arc::new(UInt32Array::from(column.values().to_vec())),
+        Values::Large(column) => Arc::new(UInt64Array::from(column.values().to_vec())),
+        Values::Truth(column) => Arc::new(BooleanArray::from(column.values().to_vec())),
+        Values::Word(column) => Arc::new(StringArray::from(column.values().to_vec())),
+    }
+}
+
+fn cell(values: &Values, row: usize) -> Option<Cell<'_>> {
+    match values {
+        Values::Small(column) => column.values().get(row).copied()?.map(Cell::Small),
+        Values::Large(column) => column.values().get(row).copied()?.map(Cell::Large),
+        Values::Truth(column) => column.values().get(row).copied()?.map(Cell::Truth),
+        Values::Word(column) => column.values().get(row).copied()?.map(Cell::Word),
     }
 }

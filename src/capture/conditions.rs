@@ -2,22 +2,24 @@
 
 use super::records::{RowRecord, RowStatistics, SchedulerMode, StepPath, StepRecord, StopReason, WithheldReason};
 
-/// One condition: a value that every step record has, or that is unknown.
+/// One condition: a value that a step record has, or that is unknown.
 #[derive(Clone, Copy, Debug)]
 pub struct Condition {
     /// Name of its column.
     pub name: &'static str,
-    /// What it counts. Conditions of one unit can be compared with each other.
+    /// What it counts. Conditions of one unit can be compared with each other, unless that is [`Unit::Id`].
     pub unit: Unit,
     /// What it says.
     pub meaning: &'static str,
-    value: Value,
+    /// The first format version whose records say it; of older ones it is unknown.
+    since: u32,
+    read: Read,
 }
 
 /// What a condition counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Unit {
-    /// Numbers of steps, requests and grammar states, which are names.
+    /// Numbers of steps, requests and choices, which are names: such a condition is compared with itself alone, in other steps.
     Id,
     /// Tokens of a sequence, by place.
     Position,
@@ -27,7 +29,7 @@ pub enum Unit {
     Vocabulary,
     /// Logits rows of a step.
     Rows,
-    /// Sequences of a batch, and their places.
+    /// Sequences of a batch, their places, and rows of state.
     Slots,
     /// Nanoseconds.
     Nanoseconds,
@@ -39,30 +41,38 @@ pub enum Unit {
 
 /// How a condition is read off a step record.
 #[derive(Clone, Copy, Debug)]
-enum Value {
+enum Read {
     Small(fn(&StepRecord) -> Option<u32>),
     Large(fn(&StepRecord) -> Option<u64>),
     Truth(fn(&StepRecord) -> Option<bool>),
     Word(fn(&StepRecord) -> Option<&'static str>),
 }
 
-/// The values of one condition, step by step; `None` is unknown.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The values of one condition, step by step.
+#[derive(Clone, Debug)]
 pub enum Values {
     /// Counts.
-    Small(Vec<Option<u32>>),
-    /// Ids and times.
-    Large(Vec<Option<u64>>),
+    Small(Column<u32>),
+    /// Ids, places and times.
+    Large(Column<u64>),
     /// Truths.
-    Truth(Vec<Option<bool>>),
+    Truth(Column<bool>),
     /// Words.
-    Word(Vec<Option<&'static str>>),
+    Word(Column<&'static str>),
+}
+
+/// Values of one type, and how they are read; `None` is unknown.
+#[derive(Clone, Debug)]
+pub struct Column<T> {
+    read: fn(&StepRecord) -> Option<T>,
+    values: Vec<Option<T>>,
 }
 
 /// The conditions of a run of steps: a column for each of [`CONDITIONS`].
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Conditions {
     columns: Vec<Values>,
+    format_version: u32,
     steps: usize,
 }
 
@@ -84,44 +94,85 @@ impl Unit {
 }
 
 impl Condition {
-    /// Its column, with no values.
-    pub fn empty(&self) -> Values {
-        match self.value {
-            Value::Small(_) => Values::Small(Vec::new()),
-            Value::Large(_) => Values::Large(Vec::new()),
-            Value::Truth(_) => Values::Truth(Vec::new()),
-            Value::Word(_) => Values::Word(Vec::new()),
-        }
-    }
-
-    /// Adds what the step says to the column, which is one of this condition.
-    fn push(&self, step: &StepRecord, column: &mut Values) {
-        match (self.value, column) {
-            (Value::Small(value), Values::Small(column)) => column.push(value(step)),
-            (Value::Large(value), Values::Large(column)) => column.push(value(step)),
-            (Value::Truth(value), Values::Truth(column)) => column.push(value(step)),
-            (Value::Word(value), Values::Word(column)) => column.push(value(step)),
-            (_, column) => unreachable!("`{}` is no column of type {column:?}", self.name),
+    /// Its column of steps of that format version, with no values.
+    pub fn column(&self, format_version: u32) -> Values {
+        let is_known = format_version >= self.since;
+        match self.read {
+            Read::Small(read) => Values::Small(Column::new(is_known, read)),
+            Read::Large(read) => Values::Large(Column::new(is_known, read)),
+            Read::Truth(read) => Values::Truth(Column::new(is_known, read)),
+            Read::Word(read) => Values::Word(Column::new(is_known, read)),
         }
     }
 }
 
-impl Default for Conditions {
-    fn default() -> Self {
-        Self { columns: CONDITIONS.iter().map(Condition::empty).collect(), steps: 0 }
+impl<T: Copy> Column<T> {
+    fn new(is_known: bool, read: fn(&StepRecord) -> Option<T>) -> Self {
+        Self { read: if is_known { read } else { |_| None }, values: Vec::new() }
+    }
+
+    fn push(&mut self, step: &StepRecord, lines: usize) {
+        let value = (self.read)(step);
+        self.values.extend(std::iter::repeat_n(value, lines));
+    }
+
+    /// The values so far.
+    pub fn values(&self) -> &[Option<T>] {
+        &self.values
+    }
+}
+
+impl Values {
+    fn push(&mut self, step: &StepRecord, lines: usize) {
+        match self {
+            Self::Small(column) => column.push(step, lines),
+            Self::Large(column) => column.push(step, lines),
+            Self::Truth(column) => column.push(step, lines),
+            Self::Word(column) => column.push(step, lines),
+        }
+    }
+
+    fn forget(&mut self, lines: usize) {
+        match self {
+            Self::Small(column) => drop(column.values.drain(..lines)),
+            Self::Large(column) => drop(column.values.drain(..lines)),
+            Self::Truth(column) => drop(column.values.drain(..lines)),
+            Self::Word(column) => drop(column.values.drain(..lines)),
+        }
     }
 }
 
 impl Conditions {
-    /// Adds a step.
-    pub fn push(&mut self, step: &StepRecord) {
-        for (condition, column) in CONDITIONS.iter().zip(&mut self.columns) {
-            condition.push(step, column);
-        }
-        self.steps += 1;
+    /// Those of no steps yet, whose records are of that format version.
+    pub fn of_format(format_version: u32) -> Self {
+        let columns = CONDITIONS.iter().map(|condition| condition.column(format_version)).collect();
+        Self { columns, format_version, steps: 0 }
     }
 
-    /// Steps so far.
+    /// Adds a step.
+    pub fn push(&mut self, step: &StepRecord) {
+        self.push_lines(step, 1);
+    }
+
+    /// Adds a step that takes so many lines of a table, which all say the same of it.
+    pub fn push_lines(&mut self, step: &StepRecord, lines: usize) {
+        self.columns.iter_mut().for_each(|column| column.push(step, lines));
+        self.steps += lines;
+    }
+
+    /// Those so far; none are left here.
+    pub fn take(&mut self) -> Self {
+        std::mem::replace(self, Self::of_format(self.format_version))
+    }
+
+    /// Forgets the first lines, all of them if there are fewer.
+    pub fn forget(&mut self, lines: usize) {
+        let lines = lines.min(self.steps);
+        self.columns.iter_mut().for_each(|column| column.forget(lines));
+        self.steps -= lines;
+    }
+
+    /// Steps so far, or lines.
     pub fn len(&self) -> usize {
         self.steps
     }
@@ -139,14 +190,15 @@ impl Conditions {
 
 /// A condition, by its name, its unit, what it says and how it is read.
 macro_rules! conditions {
-    ($($name:ident $unit:ident $kind:ident $meaning:literal = $value:expr;)*) => {
+    ($($name:ident $unit:ident $kind:ident $meaning:literal $(since $since:literal)? = $value:expr;)*) => {
         /// Every condition, in the order of the columns.
         pub const CONDITIONS: &[Condition] = &[
             $(Condition {
                 name: stringify!($name),
                 unit: Unit::$unit,
                 meaning: $meaning,
-                value: Value::$kind($value),
+                since: 1 $(- 1 + $since)?,
+                read: Read::$kind($value),
             }),*
         ];
     };
@@ -174,7 +226,7 @@ conditions! {
         step.batch.as_ref().map(|batch| u32::try_from(batch.neighbours.len()).map_or(u32::MAX, |count| count.saturating_add(1)))
     };
     cached_prefix Position Small "tokens taken from the prefix cache" = |step| step.cached_prefix;
-    state_slot Id Small "row of recurrent state" = |step| step.state.map(|state| state.slot);
+    state_slot Slots Small "row of recurrent state" = |step| step.state.map(|state| state.slot);
     state_column Tokens Small "column that its history began at" = |step| step.state.map(|state| state.column);
     drafts Tokens Small "drafts in the query" = |step| Some(count(step.drafts.len()));
     drafts_raw Tokens Small "drafts proposed" = |step| step.drafts_raw.as_ref().map(|drafts| count(drafts.len()));
@@ -197,37 +249,77 @@ conditions! {
         StopReason::Failed(_) => "failed",
         StopReason::Cancelled => "cancelled",
     });
-    grammar_before Id Large "where the grammar stood" = |step| step.grammar.as_ref().map(|grammar| grammar.before);
-    grammar_after Id Large "where it stands after" = |step| step.grammar.as_ref().map(|grammar| grammar.after);
+    grammar_before Position Large "tokens that the grammar had consumed before" = |step| step.grammar.as_ref().map(|grammar| grammar.before);
+    grammar_after Position Large "tokens that it has consumed after" = |step| step.grammar.as_ref().map(|grammar| grammar.after);
     grammar_terminated Truth Truth "whether it has ended" = |step| step.grammar.as_ref().map(|grammar| grammar.terminated);
     reasoning Truth Truth "whether it has not begun" = |step| step.grammar.as_ref().map(|grammar| grammar.reasoning);
     schedule_ns Nanoseconds Large "drafting and scheduling" = |step| step.timings.map(|timings| timings.schedule_ns);
     forward_ns Nanoseconds Large "the forward pass" = |step| step.timings.map(|timings| timings.forward_ns);
     sample_ns Nanoseconds Large "masks, sampling and acceptance" = |step| step.timings.map(|timings| timings.sample_ns);
-    rows Rows Small "logits rows" = |step| Some(count(step.rows.len()));
-    rows_masked Rows Small "rows with a mask" = |step| rows(step, |row| Some(row.mask_population.is_some()));
-    rows_forced Rows Small "rows whose mask allows one token" = |step| rows(step, |row| Some(row.forced.is_some()));
-    rows_misranked Rows Small "of these, rows whose best token was another" = |step| {
-        rows(step, |row| row.forced.map_or(Some(false), |forced| forced.rank.map(|rank| rank > 0)))
+    rows Rows Small "logits rows" = |step| Some(count(known_rows(step)?.len()));
+    rows_masked Rows Small "rows with a mask" = |step| rows(step, is_masked);
+    rows_forced Rows Small "rows whose mask allows one token" since 2 = |step| rows(step, is_forced);
+    rows_misranked Rows Small "of these, rows whose best token was another" since 2 = |step| {
+        rows(step, |step, row| match row.forced {
+            Some(forced) => forced.rank.map(|rank| rank > 0),
+            None => is_forced(step, row),
+        })
     };
     rows_invalid Rows Small "rows with NaN or +infinity, or with nothing above -infinity" = |step| {
-        rows(step, |row| row.statistics.as_ref().map(is_invalid))
+        rows(step, |_, row| row.statistics.as_ref().map(RowStatistics::is_invalid))
     };
-    least_mask_population Vocabulary Small "tokens that its narrowest mask allows" = |step| {
-        step.rows.iter().filter_map(|row| row.mask_population).min()
+    least_mask_population Vocabulary Small "tokens that its narrowest applied mask allows" = |step| {
+        let populations = known_rows(step)?.iter().map(|row| applied_population(step, row));
+        populations.collect::<Option<Vec<_>>>()?.into_iter().flatten().min()
     };
-    worst_forced_rank Vocabulary Small "rank of the forced token that stood lowest" = |step| {
-        step.rows.iter().filter_map(|row| row.forced?.rank).max()
+    worst_forced_rank Vocabulary Small "rank of the forced token that stood lowest" since 2 = |step| {
+        let ranks = known_rows(step)?.iter().map(|row| match (row.forced, is_forced(step, row)?) {
+            (Some(forced), _) => Some(Some(forced.rank?)),
+            (None, _) => Some(None),
+        });
+        ranks.collect::<Option<Vec<_>>>()?.into_iter().flatten().max()
     };
+}
+
+/// The rows of a step, where they are known. A record without any says nothing of them, unless its step is a chunk of the
+/// prompt that does not end it: that has none.
+fn known_rows(step: &StepRecord) -> Option<&[RowRecord]> {
+    let is_within_prompt = step.path == Some(StepPath::Prefill) && step.emitted.is_empty() && step.stop.is_none();
+    (!step.rows.is_empty() || is_within_prompt).then_some(&step.rows)
 }
 
 /// How many rows are such; `None` if of one it is not known.
-fn rows(step: &StepRecord, is_such: impl Fn(&RowRecord) -> Option<bool>) -> Option<u32> {
-    step.rows.iter().map(is_such).try_fold(0, |sum, such| Some(sum + u32::from(such?)))
+fn rows(step: &StepRecord, is_such: impl Fn(&StepRecord, &RowRecord) -> Option<bool>) -> Option<u32> {
+    known_rows(step)?.iter().map(|row| is_such(step, row)).try_fold(0, |sum, such| Some(sum + u32::from(such?)))
 }
 
-fn is_invalid(statistics: &RowStatistics) -> bool {
-    statistics.nan_count > 0 || statistics.positive_infinity_count > 0 || statistics.maximum == f32::NEG_INFINITY
+/// Whether the row has a mask. That it has none is known of a step whose grammar is recorded.
+fn is_masked(step: &StepRecord, row: &RowRecord) -> Option<bool> {
+    let has_mask = row.scheduler_mask.is_some()
+        || row.applied_mask.is_some()
+        || row.mask_population.is_some()
+        || row.forced.is_some();
+    if has_mask { Some(true) } else { step.grammar.as_ref().map(|_| false) }
+}
+
+/// Whether the scheduler's mask allows one token alone. Since version 2 a row with that mask says which, if it does.
+fn is_forced(step: &StepRecord, row: &RowRecord) -> Option<bool> {
+    match row.scheduler_mask {
+        _ if row.forced.is_some() => Some(true),
+        Some(_) => Some(false),
+        None if is_masked(step, row)? => None,
+        None => Some(false),
+    }
+}
+
+/// Tokens that the row's applied mask allows; `None` if that is not known, `Some(None)` of a row that had none.
+fn applied_population(step: &StepRecord, row: &RowRecord) -> Option<Option<u32>> {
+    // The sampler was given no mask of a row that it did not look at.
+    let is_without = !is_masked(step, row)? || (row.applied_mask.is_none() && row.token.is_none());
+    match row.mask_population {
+        Some(population) => Some(Some(population)),
+        None => is_without.then_some(None),
+    }
 }
 
 fn withheld(step: &StepRecord, is_counted: impl Fn(WithheldReason) -> bool) -> Option<u32> {

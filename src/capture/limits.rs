@@ -39,3 +39,8 @@ pub(super) fn shortened(mut words: String) -> String {
     }
     words
 }
+
+/// The first 64 characters of a name that a file gives, for a message.
+pub(super) fn short_name(name: &str) -> String {
+    name.chars().take(64).collect()
+}

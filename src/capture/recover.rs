@@ -3,15 +3,17 @@
 //! Whatever verification would find is left out, or accounted for where something is missing; the new file is verified
 //! when it is written.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::Path;
 
 use super::codec::Encoding;
+use super::columns::{self, BatchColumn};
+use super::conditions::CONDITIONS;
 use super::error::CaptureError;
 use super::issue::{IssueKind, Issues};
-use super::limits::indexed_messages;
+use super::limits::{indexed_messages, short_name};
 use super::reader::{CaptureReader, Holds, Message, PayloadKey};
-use super::records::LossRecord;
+use super::records::{ColumnsRecord, LossRecord};
 use super::topic::{Record, Topic};
 use super::verify::{Remedies, Verification, examine, verify};
 use super::writer::{CopyWriter, WriteSummary, WriterOptions};
@@ -53,6 +55,7 @@ pub fn recover(reader: &CaptureReader, out: &Path) -> Result<Recovery, CaptureEr
         payloads: HashMap::new(),
         others: HashSet::new(),
         gone: Gone::default(),
+        foreign_columns: ForeignColumns::default(),
         repeated: 0,
     };
     for message in reader.messages() {
@@ -97,6 +100,10 @@ struct Gone {
     chunks: u64,
 }
 
+/// Names of columns that the new file's do not have, the first few of them.
+#[derive(Debug, Default)]
+struct ForeignColumns(BTreeSet<String>);
+
 /// A hash of a record, long enough never to be another's.
 type Digest = [u8; 16];
 
@@ -113,6 +120,7 @@ struct Copy<'a> {
     /// Time of the latest message.
     latest: u64,
     gone: Gone,
+    foreign_columns: ForeignColumns,
     repeated: u64,
 }
 
@@ -179,7 +187,11 @@ impl Copy<'_> {
     fn write(&mut self, message: Message) -> Result<(), CaptureError> {
         let step = match &message.record {
             // The writer writes the one first and last, and makes the other of the steps that are kept.
-            Record::Header(_) | Record::Columns(_) => return Ok(()),
+            Record::Header(_) => return Ok(()),
+            Record::Columns(record) => {
+                self.foreign_columns.add(record);
+                return Ok(());
+            }
             Record::Logits(payload) => Some((payload.step, payload.request, payload.choice)),
             Record::Sketch(payload) => Some((payload.step, payload.request, payload.choice)),
             _ => None,
@@ -211,7 +223,9 @@ impl Copy<'_> {
             .map(|((topic, why), messages)| loss(topic.name(), Some(*messages), None, why.in_words().to_owned()));
         let mut losses: Vec<LossRecord> = counted.collect();
         losses.extend(self.uncounted()?.map(|reason| loss("*", None, None, reason)));
-        for (topic, steps) in self.remedies.unaccounted() {
+        losses.extend(self.foreign_columns.reason().map(|reason| loss(Topic::Columns.name(), None, None, reason)));
+        // Columns are made anew, so that none are missing.
+        for (topic, steps) in self.remedies.unaccounted().filter(|(topic, _)| *topic != Topic::Columns) {
             let is_covered = losses.iter().any(|loss| loss.channel == topic.name() || loss.channel == "*");
             if !is_covered {
                 let reason = "other records need it, and it is not in the file it was recovered from".to_owned();
@@ -241,6 +255,22 @@ impl Copy<'_> {
 impl Gone {
     fn count(&mut self, why: Why, topic: Topic) {
         *self.messages.entry((topic, why)).or_default() += 1;
+    }
+}
+
+impl ForeignColumns {
+    const MOST: usize = 16;
+
+    fn add(&mut self, record: &ColumnsRecord) {
+        let Ok(batch) = columns::decode(record) else { return };
+        let names = batch.columns().iter().map(BatchColumn::name);
+        let foreign = names.filter(|name| CONDITIONS.iter().all(|condition| condition.name != *name));
+        self.0.extend(foreign.take(Self::MOST - self.0.len()).map(short_name));
+    }
+
+    fn reason(&self) -> Option<String> {
+        let names: Vec<&str> = self.0.iter().map(String::as_str).collect();
+        (!names.is_empty()).then(|| format!("columns of other names are not made anew: {}", names.join(", ")))
     }
 }
 

@@ -87,7 +87,17 @@ impl Topic {
 
     /// Whether its messages are bulky and so stand in chunks of their own, which opening a file passes over.
     pub fn is_payload(self) -> bool {
-        matches!(self, Self::Logits | Self::Sketch | Self::Columns)
+        self.is_of_rows() || self == Self::Columns
+    }
+
+    /// Whether its messages are about a row of a step, have the step's time and are found by it.
+    pub(super) fn is_of_rows(self) -> bool {
+        matches!(self, Self::Logits | Self::Sketch)
+    }
+
+    /// Whether captures of that version have the channel; in others one of its name is somebody else's.
+    pub(super) fn is_in(self, version: FormatVersion) -> bool {
+        self != Self::Columns || version.has_columns()
     }
 }
 

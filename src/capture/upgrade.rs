@@ -71,6 +71,15 @@ impl FormatVersion {
         }
     }
 
+    /// The version as headers give it.
+    pub(super) fn number(self) -> u32 {
+        match self {
+            Self::V1 => 1,
+            Self::V2 => 2,
+            Self::V3 => 3,
+        }
+    }
+
     /// Whether captures of this version have the `columns` channel.
     pub(super) fn has_columns(self) -> bool {
         self >= Self::V3

@@ -13,7 +13,7 @@ mod steps;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
 
-use self::columns::Uncovered;
+use self::columns::{Uncovered, may_lack};
 use self::losses::Losses;
 use self::payloads::Payloads;
 pub(super) use self::remedies::Remedies;
@@ -78,7 +78,7 @@ pub(super) fn examine(reader: &CaptureReader) -> Result<(Verification, Remedies)
             Err(error) => check.unreadable(&error),
         }
     }
-    check.uncovered_steps();
+    check.end_of_columns();
     check.channels()?;
     check.section_crcs()?;
     check_steps(&mut check)?;
@@ -98,8 +98,10 @@ struct Check<'a> {
     masks: HashMap<[u8; 32], Option<u32>>,
     /// Step records that columns have to repeat.
     uncovered: Uncovered,
-    /// Whether step records may be missing.
-    has_gaps: bool,
+    /// Whether step records may be missing before the place that the pass has reached.
+    may_lack_steps: bool,
+    /// Whether columns may be, for damage that is told of itself.
+    may_lack_columns: bool,
     /// Places that opening found damaged already.
     damaged: Vec<Range<u64>>,
     /// What opening said already.
@@ -115,8 +117,9 @@ impl<'a> Check<'a> {
             losses: Losses::read(reader)?,
             payloads: Payloads::new(indexed_messages(reader.file_bytes())),
             masks: HashMap::new(),
-            uncovered: Uncovered::default(),
-            has_gaps: !reader.issues().is_empty(),
+            uncovered: Uncovered::of(reader),
+            may_lack_steps: may_lack(reader, Topic::Step),
+            may_lack_columns: may_lack(reader, Topic::Columns),
             damaged: Vec::new(),
             said: HashSet::new(),
         };
@@ -233,7 +236,16 @@ impl<'a> Check<'a> {
 
     /// A chunk or message that the pass could not read; opening has told of some already.
     fn unreadable(&mut self, error: &CaptureError) {
-        self.has_gaps = true;
+        let lacks = |topic: Topic| match error {
+            CaptureError::Damaged { offset, .. } => self.reader.may_hold_at(*offset, topic),
+            CaptureError::Message { topic: unread, .. } => *unread == topic,
+            // Its chunk is read all the same.
+            CaptureError::WrongIndex { .. } => false,
+            _ => true,
+        };
+        let (steps, columns) = (lacks(Topic::Step), lacks(Topic::Columns));
+        self.may_lack_steps |= steps;
+        self.may_lack_columns |= columns;
         let words = match error {
             CaptureError::Damaged { offset, what, .. } | CaptureError::WrongIndex { offset, what, .. } => {
                 if self.damaged.iter().any(|bytes| bytes.contains(offset)) {

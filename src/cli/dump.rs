@@ -35,7 +35,7 @@ pub struct Options {
     /// Only records about these steps: `7`, `10-20`, `10-`.
     #[arg(long, value_name = "RANGE")]
     steps: Option<StepRange>,
-    /// Payloads (logits, sketches) too.
+    /// Payloads (logits, sketches, columns) too.
     #[arg(long)]
     payloads: bool,
     /// Print JSON lines: {"channel", "log_time", "record"}, records as in docs/capture-format.md.

@@ -9,7 +9,7 @@ use crate::capture::records::{
 
 /// What the engine's parameters say of a request, as far as signs ask.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Conditions {
+pub struct SamplingRules {
     /// 0 is greedy.
     pub temperature: f32,
     /// Least probability relative to the best.
@@ -22,8 +22,8 @@ pub struct Conditions {
     pub is_seeded: bool,
 }
 
-impl Conditions {
-    /// The conditions of an admission; `None` where its parameters are not recorded.
+impl SamplingRules {
+    /// The rules of an admission; `None` where its parameters are not recorded.
     pub fn of(admission: &Admission) -> Option<Self> {
         let fields = admission.params.as_ref()?;
         let field = |name: &str| fields.iter().find(|field| field.name == name);
@@ -64,7 +64,7 @@ pub struct Seen<'a> {
     /// The step before it in the sequence.
     pub previous: Option<&'a StepRecord>,
     /// `None` where the parameters are not known.
-    pub conditions: Option<Conditions>,
+    pub rules: Option<SamplingRules>,
     /// Logits in a row; `None` where that is not known.
     pub vocabulary: Option<u32>,
     /// The mask of a hash, if it can be had.
@@ -241,11 +241,11 @@ impl Sign {
                 let differs = |(draft, raw): (&i64, &u32)| *draft != -1 && *draft != i64::from(*raw);
                 Some(step.drafts.iter().zip(raw).any(differs))
             }
-            Self::FilterSkipped => any(judged(step).map(|(row, _)| filter_skipped(seen.conditions?, row))),
+            Self::FilterSkipped => any(judged(step).map(|(row, _)| filter_skipped(seen.rules?, row))),
             Self::DraftLengthVaries => {
-                let conditions = seen.conditions?;
+                let rules = seen.rules?;
                 let before = seen.previous.map_or(step.drafts.len(), |previous| previous.drafts.len());
-                Some(conditions.is_seeded && conditions.temperature > 0.0 && before != step.drafts.len())
+                Some(rules.is_seeded && rules.temperature > 0.0 && before != step.drafts.len())
             }
             Self::NearTie => any(judged(step).map(|(row, _)| Some(row.rank? > 0 && row.margin? < TIE))),
             Self::ForcedDraftRejected => forced_draft_rejected(step),
@@ -279,14 +279,14 @@ fn allows(mask: &MaskRecord, token: u32) -> bool {
 /// For a greedy request whose values nothing moves: the token is the raw row's best, or the best that the mask leaves, which
 /// is known where it leaves one alone or leaves the raw row's best.
 fn not_the_best(seen: &Seen<'_>, row: &RowRecord, token: u32) -> Option<bool> {
-    let conditions = seen.conditions?;
-    if conditions.temperature > 0.0 {
+    let rules = seen.rules?;
+    if rules.temperature > 0.0 {
         return Some(false);
     }
     if let Some(forced) = row.forced {
         return Some(forced.token != token);
     }
-    if conditions.moves_values {
+    if rules.moves_values {
         return None;
     }
     let best = row.statistics?.argmax?;
@@ -300,14 +300,14 @@ fn not_the_best(seen: &Seen<'_>, row: &RowRecord, token: u32) -> Option<bool> {
 }
 
 /// Whether a drawn token is one that min-p or top-k cuts, where no mask and no parameter moves values.
-fn filter_skipped(conditions: Conditions, row: &RowRecord) -> Option<bool> {
-    if conditions.temperature == 0.0 || conditions.moves_values || row.applied_mask.is_some() {
+fn filter_skipped(rules: SamplingRules, row: &RowRecord) -> Option<bool> {
+    if rules.temperature == 0.0 || rules.moves_values || row.applied_mask.is_some() {
         return Some(false);
     }
-    let beyond_top_k = conditions.top_k.is_some_and(|count| row.rank.is_some_and(|rank| rank >= count));
+    let beyond_top_k = rules.top_k.is_some_and(|count| row.rank.is_some_and(|rank| rank >= count));
     // A little less than the bound, for the rounding of another engine.
-    let weight = f64::from(-row.margin? / conditions.temperature).exp() * 1.001;
-    Some(beyond_top_k || weight < f64::from(conditions.min_p))
+    let weight = f64::from(-row.margin? / rules.temperature).exp() * 1.001;
+    Some(beyond_top_k || weight < f64::from(rules.min_p))
 }
 
 /// Whether a draft that was the only allowed token was rejected.

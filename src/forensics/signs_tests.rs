@@ -87,20 +87,20 @@ fn constrained() -> StepRecord {
     }
 }
 
-const GREEDY: Conditions =
-    Conditions { temperature: 0.0, min_p: 0.0, top_k: None, moves_values: false, is_seeded: true };
-const DRAWN: Conditions = Conditions { temperature: 1.0, ..GREEDY };
+const GREEDY: SamplingRules =
+    SamplingRules { temperature: 0.0, min_p: 0.0, top_k: None, moves_values: false, is_seeded: true };
+const DRAWN: SamplingRules = SamplingRules { temperature: 1.0, ..GREEDY };
 
-fn shows(sign: Sign, step: &StepRecord, conditions: Conditions) -> Option<bool> {
-    shows_after(sign, None, step, conditions)
+fn shows(sign: Sign, step: &StepRecord, rules: SamplingRules) -> Option<bool> {
+    shows_after(sign, None, step, rules)
 }
 
-fn shows_after(sign: Sign, previous: Option<&StepRecord>, step: &StepRecord, conditions: Conditions) -> Option<bool> {
+fn shows_after(sign: Sign, previous: Option<&StepRecord>, step: &StepRecord, rules: SamplingRules) -> Option<bool> {
     let mask_of = |hash: &[u8; 32]| Some(mask()).filter(|mask| mask.hash == *hash);
     sign.shows(&Seen {
         step,
         previous,
-        conditions: Some(conditions),
+        rules: Some(rules),
         vocabulary: Some(16),
         mask: &mask_of,
         tokens: &[BEST; 24][..],
@@ -148,12 +148,12 @@ fn every_sign_shows_on_its_fault() {
         (
             Sign::FilterSkipped,
             change(step(), |step| step.rows[0].margin = Some(4.0)),
-            Conditions { min_p: 0.1, ..DRAWN },
+            SamplingRules { min_p: 0.1, ..DRAWN },
         ),
         (
             Sign::FilterSkipped,
             change(step(), |step| step.rows[0].rank = Some(5)),
-            Conditions { top_k: Some(5), ..DRAWN },
+            SamplingRules { top_k: Some(5), ..DRAWN },
         ),
         (
             Sign::NearTie,
@@ -171,8 +171,8 @@ fn every_sign_shows_on_its_fault() {
         ),
         (Sign::Repeats, step(), GREEDY),
     ];
-    for (sign, step, conditions) in cases {
-        assert_eq!(shows(sign, &step, conditions), Some(true), "{sign:?}");
+    for (sign, step, rules) in cases {
+        assert_eq!(shows(sign, &step, rules), Some(true), "{sign:?}");
     }
     let ended = change(step(), |step| step.stop = Some(StopReason::MaxTokens));
     assert_eq!(shows_after(Sign::TokensAfterTheEnd, Some(&ended), &step(), GREEDY), Some(true));

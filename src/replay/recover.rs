@@ -89,9 +89,7 @@ fn absent(row: &Row<'_>) -> Recovered {
 
 /// Whether the row must not become a token, by its recorded statistics.
 fn is_invalid(row: &Row<'_>) -> bool {
-    row.record.statistics.is_some_and(|statistics| {
-        statistics.nan_count > 0 || statistics.positive_infinity_count > 0 || statistics.maximum == f32::NEG_INFINITY
-    })
+    row.record.statistics.is_some_and(|statistics| statistics.is_invalid())
 }
 
 fn from_head_input(context: &Context<'_>, input: ActivationRow) -> Recovered {

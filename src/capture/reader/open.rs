@@ -81,7 +81,10 @@ pub(super) fn find_header(
                 }
             };
             match version.decode(encoding, message) {
-                Ok(header) => return Ok((version, header)),
+                Ok(header) => {
+                    layout.channels.set_version(version);
+                    return Ok((version, header));
+                }
                 Err(error) => why = format!("{}: {error}", block.place(slot)),
             }
         }

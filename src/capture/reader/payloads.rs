@@ -1,4 +1,4 @@
-//! Finding payloads by time: a payload's message has its step's time, and a chunk's header says which times it holds.
+//! Finding payloads of rows by time: such a message has its step's time, and a chunk's header says which times it holds.
 
 use super::super::topic::Topic;
 use super::super::upgrade::FormatVersion;
@@ -7,7 +7,7 @@ use super::channels::Channels;
 use super::index::PayloadKey;
 use super::layout::Segment;
 
-/// The segments that may hold payloads, ordered by the first time they hold.
+/// The segments that may hold payloads of rows, ordered by the first time they hold.
 #[derive(Debug, Default)]
 pub(super) struct PayloadSegments {
     entries: Vec<Entry>,
@@ -24,13 +24,13 @@ struct Entry {
 
 impl PayloadSegments {
     pub(super) fn new(segments: &[Segment], channels: &Channels) -> Self {
-        let may_hold_payloads = |segment: &Segment| match &segment.counts {
-            Some(counts) => counts.iter().any(|(channel, _)| channels.is_payload(*channel)),
+        let may_hold_some = |segment: &Segment| match &segment.counts {
+            Some(counts) => counts.iter().any(|(channel, _)| channels.is_of_rows(*channel)),
             None => true,
         };
         let mut entries: Vec<Entry> = (0_u32..)
             .zip(segments)
-            .filter(|(_, segment)| may_hold_payloads(segment))
+            .filter(|(_, segment)| may_hold_some(segment))
             .map(|(index, segment)| {
                 let (first, last) = segment.chunk.map_or((0, u64::MAX), |chunk| chunk.log_times);
                 Entry { segment: index, first, last, last_so_far: 0 }
@@ -56,7 +56,7 @@ impl PayloadSegments {
     }
 }
 
-/// The payloads of one block, sorted by key; of sketches there are several to a key.
+/// The payloads of rows of one block, sorted by key; of sketches there are several to a key.
 #[derive(Debug, Default)]
 pub(super) struct PayloadKeys(Vec<((Topic, PayloadKey), Slot)>);
 
@@ -65,7 +65,7 @@ impl PayloadKeys {
         let mut keys = Vec::new();
         for slot in &block.slots {
             let Ok(Some(channel)) = channels.get(slot.header.channel) else { continue };
-            if !channel.topic.is_payload() {
+            if !channel.topic.is_of_rows() {
                 continue;
             }
             // What cannot be decoded is not found; `verify` names it.

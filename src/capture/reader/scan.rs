@@ -90,45 +90,55 @@ impl fmt::Display for Crc {
 impl CaptureReader {
     /// Every message in file order; damaged chunks and undecodable messages are errors in between.
     pub fn messages(&self) -> impl Iterator<Item = Result<Message, CaptureError>> {
-        self.blocks().flat_map(move |(segment, block)| {
-            let (block, error) = match block {
+        self.messages_of(None)
+    }
+
+    /// The conditions of the steps, batch by batch in file order, without reading step records; none if the recorder kept none.
+    /// Damage to chunks that may hold some is an error in between.
+    pub fn columns(&self) -> impl Iterator<Item = Result<ColumnsRecord, CaptureError>> {
+        self.messages_of(Some(Topic::Columns)).filter_map(|message| match message {
+            Ok(Message { record: Record::Columns(record), .. }) => Some(Ok(record)),
+            Ok(_) => None,
+            Err(error) => Some(Err(error)),
+        })
+    }
+
+    /// The messages of one topic, or of all, in file order. Chunks that hold others alone, by their indexes, are not read.
+    fn messages_of(&self, topic: Option<Topic>) -> impl Iterator<Item = Result<Message, CaptureError>> {
+        let segments = (0_u32..).zip(&self.layout.segments);
+        let segments = segments.filter(move |(_, segment)| topic.is_none_or(|topic| self.may_hold(segment, topic)));
+        segments.flat_map(move |(index, segment)| {
+            let (block, error) = match Block::load(&self.source, segment) {
                 Ok(block) => (Some(block), None),
                 Err(error) => (None, Some(error)),
             };
-            let broken = block.as_ref().and_then(|block| self.broken(segment, block));
-            let wrong_index = block.as_ref().and_then(|block| self.wrong_index(segment, block));
+            let broken = block.as_ref().and_then(|block| self.broken(index, block));
+            let wrong_index = block.as_ref().and_then(|block| self.wrong_index(index, block));
             let slots = block.as_ref().map(|block| block.slots.clone()).unwrap_or_default();
-            let messages = slots.into_iter().filter_map(move |slot| self.message(segment, block.as_ref()?, &slot));
+            let slots =
+                slots.into_iter().filter(move |slot| topic.is_none_or(|topic| self.is_of(slot.header.channel, topic)));
+            let messages = slots.filter_map(move |slot| self.message(index, block.as_ref()?, &slot));
             let errors = [error, wrong_index].into_iter().flatten().map(Err);
             errors.chain(messages).chain(broken.map(Err))
         })
     }
 
-    /// The conditions of the steps, batch by batch in file order, without reading step records; none if the recorder kept none.
-    pub fn columns(&self) -> impl Iterator<Item = Result<ColumnsRecord, CaptureError>> {
-        let is_columns =
-            |id: u16| matches!(self.layout.channels.get(id), Ok(Some(Channel { topic: Topic::Columns, .. })));
-        let may_hold_some = move |segment: &Segment| match &segment.counts {
-            Some(counts) => counts.iter().any(|(id, _)| is_columns(*id)),
-            None => true,
-        };
-        let segments = (0_u32..).zip(&self.layout.segments).filter(move |(_, segment)| may_hold_some(segment));
-        segments.flat_map(move |(index, segment)| {
-            let loaded = Block::load(&self.source, segment);
-            let (block, error) = match loaded {
-                Ok(block) => (Some(block), None),
-                Err(error) => (None, Some(Err(error))),
-            };
-            let slots = block.as_ref().map(|block| block.slots.clone()).unwrap_or_default();
-            let records = slots.into_iter().filter(move |slot| is_columns(slot.header.channel)).filter_map(
-                move |slot| match self.message(index, block.as_ref()?, &slot)? {
-                    Ok(Message { record: Record::Columns(record), .. }) => Some(Ok(record)),
-                    Ok(_) => None,
-                    Err(error) => Some(Err(error)),
-                },
-            );
-            error.into_iter().chain(records)
-        })
+    /// Whether a segment's indexes list messages of the topic, or it has none.
+    fn may_hold(&self, segment: &Segment, topic: Topic) -> bool {
+        segment.counts.as_ref().is_none_or(|counts| counts.iter().any(|(channel, _)| self.is_of(*channel, topic)))
+    }
+
+    fn is_of(&self, channel: u16, topic: Topic) -> bool {
+        matches!(self.layout.channels.get(channel), Ok(Some(channel)) if channel.topic == topic)
+    }
+
+    /// Whether messages of the topic may stand in the chunk at that offset, or in what may be no chunk.
+    pub(in crate::capture) fn may_hold_at(&self, offset: u64, topic: Topic) -> bool {
+        let segments = &self.layout.segments;
+        let behind = segments.partition_point(|segment| segment.bytes.start <= offset);
+        let segment = behind.checked_sub(1).and_then(|index| segments.get(index));
+        let segment = segment.filter(|segment| segment.bytes.contains(&offset));
+        segment.is_none_or(|segment| self.may_hold(segment, topic))
     }
 
     /// What is on each channel, without decoding it. Chunks that cannot be read count as missing.

@@ -69,3 +69,10 @@ pub struct RowStatistics {
     #[serde(with = "wire")]
     pub checksum: u64,
 }
+
+impl RowStatistics {
+    /// Whether the row must not become a token: it has a NaN or +infinity, or nothing above -infinity.
+    pub fn is_invalid(&self) -> bool {
+        self.nan_count > 0 || self.positive_infinity_count > 0 || self.maximum == f32::NEG_INFINITY
+    }
+}

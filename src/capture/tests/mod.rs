@@ -1,6 +1,8 @@
 //! The format's promises, tested on whole files.
 
+mod batches;
 mod columns;
+mod conditions;
 mod damage;
 mod foreign;
 mod golden;

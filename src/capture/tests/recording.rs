@@ -3,6 +3,9 @@
 use std::time::Duration;
 
 use super::support::*;
+use crate::capture::limits::MAX_MESSAGE_BYTES;
+use crate::capture::records::EventRecord;
+use crate::capture::writer::CopyWriter;
 use crate::capture::{CaptureError, CaptureReader, CaptureWriter, Overflow, WriterOptions, verify};
 use crate::types::StepId;
 
@@ -185,4 +188,26 @@ fn a_full_disk_stops_the_recording_and_is_reported() {
         assert!(writer.finish().unwrap_err().to_string().contains("cannot write"));
         assert!(!path.exists());
     }
+}
+
+#[test]
+fn what_cannot_be_written_counts_towards_its_chunk() {
+    let (_directory, path) = place();
+    let mut writer = CopyWriter::create(&path, header(), &WriterOptions::default()).unwrap();
+    let event = |bytes: usize| EventRecord {
+        time_ns: 0,
+        kind: "warning".into(),
+        request: None,
+        choice: None,
+        step: None,
+        message: "x".repeat(bytes),
+    };
+    // Almost a chunk, a message that is too long (of which a loss record comes, and fills it), and another chunk.
+    for bytes in [(512 << 10) - 50, MAX_MESSAGE_BYTES + 1, 1 << 20] {
+        writer.write(event(bytes).into(), 0).unwrap();
+    }
+    writer.finish().unwrap();
+    let chunks = mcap::Summary::read(&std::fs::read(&path).unwrap()).unwrap().unwrap().chunk_indexes;
+    let sizes: Vec<u64> = chunks.iter().map(|chunk| chunk.uncompressed_size).collect();
+    assert_eq!(sizes.iter().filter(|size| **size > 512 << 10).count(), 2, "{sizes:?}");
 }

@@ -15,7 +15,7 @@ use super::super::codec::{EncodeError, Encoding};
 use super::super::columns::{self, STEPS_OF_A_BATCH};
 use super::super::conditions::Conditions;
 use super::super::error::CaptureError;
-use super::super::records::{Header, LogitsRecord, LossRecord};
+use super::super::records::{Header, LogitsRecord, LossRecord, StepRecord};
 use super::super::row::encode_full;
 use super::super::topic::{Record, Topic};
 use super::super::upgrade::FormatVersion;
@@ -98,7 +98,7 @@ impl CaptureFile {
             FormatVersion::new(found).map_err(|_| CaptureError::NewerFormat { path: path.to_owned(), found })?;
         let encoded = version.encode(options.encoding, &Record::from(header));
         let encoded = encoded.map_err(|source| CaptureError::Encode { topic: Topic::Header, source })?;
-        let mcap = begin(output, found, options.encoding).map_err(|error| write_failed(&partial, error))?;
+        let mcap = begin(output, version, options.encoding).map_err(|error| write_failed(&partial, error))?;
         let mut this = Self {
             path: path.to_owned(),
             partial,
@@ -111,7 +111,7 @@ impl CaptureFile {
             records: Batch::new(RECORD_CHUNK_BYTES),
             payloads: Batch::new(PAYLOAD_CHUNK_BYTES),
             columns: Batch::new(PAYLOAD_CHUNK_BYTES),
-            conditions: Conditions::default(),
+            conditions: Conditions::of_format(found),
             channels: BTreeMap::new(),
             latest: epoch_ns,
         };
@@ -124,14 +124,13 @@ impl CaptureFile {
     pub(super) fn write(&mut self, item: Item) -> Result<(), CaptureError> {
         let (topic, log_time) = (item.topic(), item.log_time());
         match encode(&item, self.version, self.encoding) {
-            Ok(message) => self.push(topic, log_time, &message),
-            Err(error) => return self.push_loss(topic, log_time, &error),
-        }
-        if let Item::Record { record: Record::Step(step), .. } = &item {
-            self.conditions.push(step);
-            if self.conditions.len() == STEPS_OF_A_BATCH {
-                self.write_columns(log_time)?;
+            Ok(message) => {
+                self.push(topic, log_time, &message);
+                if let Item::Record { record: Record::Step(step), .. } = &item {
+                    self.add_to_columns(step, log_time)?;
+                }
             }
+            Err(error) => self.push_loss(topic, log_time, &error)?,
         }
         if self.bytes_since_header >= HEADER_REPEAT_BYTES {
             self.repeat_header();
@@ -157,8 +156,11 @@ impl CaptureFile {
 
     /// Writes the rest, the index and the summary; then the file is made durable and gets its name.
     pub(super) fn finish(mut self) -> Result<WriteSummary, CaptureError> {
+        self.write_columns(self.latest)?;
+        // In the last chunk.
+        self.write_chunk(Kind::Payloads)?;
         self.repeat_header();
-        self.write_rest()?;
+        self.write_chunk(Kind::Records)?;
         self.mcap.finish().map_err(|error| write_failed(&self.partial, error))?;
         let Self { path, partial, mcap, channels, .. } = self;
         let file_bytes = close(mcap, &partial)?;
@@ -173,7 +175,9 @@ impl CaptureFile {
 
     /// Writes the rest as whole chunks and leaves the partial file without an end, which says that it has none.
     pub(super) fn abandon(mut self) -> Result<WriteSummary, CaptureError> {
-        self.write_rest()?;
+        self.write_columns(self.latest)?;
+        self.write_chunk(Kind::Payloads)?;
+        self.write_chunk(Kind::Records)?;
         let Self { partial, mcap, channels, .. } = self;
         let file_bytes = close(mcap, &partial)?;
         Ok(WriteSummary { path: partial, file_bytes, channels: channels.into_values().collect(), dropped: 0 })
@@ -214,10 +218,20 @@ impl CaptureFile {
         self.batch(Kind::of(topic)).push(header, message);
     }
 
+    fn add_to_columns(&mut self, step: &StepRecord, log_time: u64) -> Result<(), CaptureError> {
+        if self.version.has_columns() {
+            self.conditions.push(step);
+        }
+        if self.conditions.len() < STEPS_OF_A_BATCH {
+            return Ok(());
+        }
+        self.write_columns(log_time)
+    }
+
     /// Writes the conditions of the steps since the last time, after these steps.
     fn write_columns(&mut self, log_time: u64) -> Result<(), CaptureError> {
-        let conditions = std::mem::take(&mut self.conditions);
-        if conditions.is_empty() || !self.version.has_columns() {
+        let conditions = self.conditions.take();
+        if conditions.is_empty() {
             return Ok(());
         }
         let steps = self.channels.get(&Topic::Step).map_or(0, |channel| channel.messages);
@@ -232,12 +246,6 @@ impl CaptureFile {
             }
             Err(error) => self.push_loss(Topic::Columns, log_time, &error),
         }
-    }
-
-    fn write_rest(&mut self) -> Result<(), CaptureError> {
-        self.write_columns(self.latest)?;
-        self.write_chunk(Kind::Payloads)?;
-        self.write_chunk(Kind::Records)
     }
 
     fn batch(&mut self, kind: Kind) -> &mut Batch {
@@ -303,7 +311,7 @@ fn partial_path(path: &Path) -> PathBuf {
     PathBuf::from(name)
 }
 
-fn begin(output: Box<dyn Output>, version: u32, encoding: Encoding) -> Result<McapWriter, McapError> {
+fn begin(output: Box<dyn Output>, version: FormatVersion, encoding: Encoding) -> Result<McapWriter, McapError> {
     let options = WriteOptions::new()
         .profile(PROFILE)
         .library(concat!("stepscope ", env!("CARGO_PKG_VERSION")))
@@ -314,9 +322,9 @@ fn begin(output: Box<dyn Output>, version: u32, encoding: Encoding) -> Result<Mc
         .chunk_size(None)
         .disable_seeking(true);
     let mut mcap = options.create(NoSeek::new(BufWriter::new(output)))?;
-    let version = version.to_string();
-    for topic in Topic::ALL {
-        let schema = mcap.add_schema(topic.schema_name(), SCHEMA_ENCODING, version.as_bytes())?;
+    let digits = version.number().to_string();
+    for topic in Topic::ALL.into_iter().filter(|topic| topic.is_in(version)) {
+        let schema = mcap.add_schema(topic.schema_name(), SCHEMA_ENCODING, digits.as_bytes())?;
         mcap.add_channel_with_id(topic.channel_id(), schema, topic.name(), encoding.name(), &BTreeMap::new())?;
     }
     Ok(mcap)

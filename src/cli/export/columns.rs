@@ -7,12 +7,12 @@ use crate::capture::records::{DraftVerdict, RowRecord, RowStatistics, StepRecord
 use crate::forensics::signs::Sign;
 
 /// One line of the table.
-pub(super) struct Line<'a> {
-    pub(super) step: &'a StepRecord,
+struct Line<'a> {
+    step: &'a StepRecord,
     /// The row and its index; `None` for a step without rows.
-    pub(super) row: Option<(u32, &'a RowRecord)>,
+    row: Option<(u32, &'a RowRecord)>,
     /// What the step shows, in the order of [`Sign::ALL`].
-    pub(super) signs: &'a [Option<bool>],
+    signs: &'a [Option<bool>],
 }
 
 impl Line<'_> {
@@ -25,25 +25,36 @@ impl Line<'_> {
 macro_rules! columns {
     ($($name:ident: $type:ty = $value:expr;)*) => {
         /// Values by column.
-        #[derive(Default)]
         pub(super) struct Columns {
             steps: Conditions,
             $($name: Vec<Option<$type>>,)*
         }
 
         impl Columns {
-            /// Adds a line.
-            pub(super) fn push(&mut self, line: &Line<'_>) {
-                self.steps.push(line.step);
-                $(
-                    let value: fn(&Line<'_>) -> Option<$type> = $value;
-                    self.$name.push(value(line));
-                )*
+            /// Those of no line yet, of a capture of that format version.
+            pub(super) fn of_format(format_version: u32) -> Self {
+                Self { steps: Conditions::of_format(format_version), $($name: Vec::new(),)* }
+            }
+
+            /// Adds the lines of a step: one per row, or one for the step where it has none. Returns how many.
+            pub(super) fn push(&mut self, step: &StepRecord, signs: &[Option<bool>]) -> usize {
+                let rows = (0_u32..).zip(&step.rows).map(Some);
+                let none = step.rows.is_empty().then_some(None);
+                let lines = step.rows.len().max(1);
+                self.steps.push_lines(step, lines);
+                for row in rows.chain(none) {
+                    let line = Line { step, row, signs };
+                    $(
+                        let value: fn(&Line<'_>) -> Option<$type> = $value;
+                        self.$name.push(value(&line));
+                    )*
+                }
+                lines
             }
 
             /// The lines so far as a table's columns; none are left here.
             pub(super) fn take(&mut self) -> Vec<Column> {
-                let steps = std::mem::take(&mut self.steps);
+                let steps = self.steps.take();
                 let mut columns: Vec<Column> =
                     steps.columns().map(|(condition, values)| series(condition.name, values).into_column()).collect();
                 $(columns.push(Series::new(stringify!($name).into(), std::mem::take(&mut self.$name)).into_column());)*
@@ -109,10 +120,10 @@ columns! {
 
 fn series(name: &str, values: &Values) -> Series {
     match values {
-        Values::Small(values) => Series::new(name.into(), values),
-        Values::Large(values) => Series::new(name.into(), values),
-        Values::Truth(values) => Series::new(name.into(), values),
-        Values::Word(values) => Series::new(name.into(), values),
+        Values::Small(column) => Series::new(name.into(), column.values()),
+        Values::Large(column) => Series::new(name.into(), column.values()),
+        Values::Truth(column) => Series::new(name.into(), column.values()),
+        Values::Word(column) => Series::new(name.into(), column.values()),
     }
 }
 

@@ -8,10 +8,10 @@ use anyhow::{Context, bail};
 use polars::prelude::{DataFrame, ParquetWriter};
 
 use super::super::Outcome;
-use super::columns::{Columns, Line};
+use super::columns::Columns;
 use crate::capture::records::StepRecord;
 use crate::capture::{CaptureError, CaptureReader};
-use crate::forensics::signs::{Conditions, Seen, Sign};
+use crate::forensics::signs::{SamplingRules, Seen, Sign};
 use crate::types::SequenceId;
 
 /// Lines of one batch, a row group of the file.
@@ -37,7 +37,7 @@ pub(super) fn export(capture: &Path, out: &Path) -> anyhow::Result<Outcome> {
 /// Writes all lines; returns how many, and how many step records could not be read.
 fn write(reader: &CaptureReader, file: File) -> anyhow::Result<(u64, u64)> {
     // The first batch, even when it is empty, has the schema.
-    let mut columns = Columns::default();
+    let mut columns = Columns::of_format(reader.header().format_version);
     let empty = DataFrame::new_infer_height(columns.take())?;
     let mut writer = ParquetWriter::new(file).batched(empty.schema())?;
     let (mut lines, mut unreadable, mut waiting) = (0_u64, 0_u64, 0_usize);
@@ -54,12 +54,7 @@ fn write(reader: &CaptureReader, file: File) -> anyhow::Result<(u64, u64)> {
                 }
             };
             let shown = signs.of(&step);
-            let rows = (0_u32..).zip(&step.rows).map(Some);
-            let none = step.rows.is_empty().then_some(None);
-            for row in rows.chain(none) {
-                columns.push(&Line { step: &step, row, signs: &shown });
-                waiting += 1;
-            }
+            waiting += columns.push(&step, &shown);
             if waiting >= BATCH {
                 lines += waiting as u64;
                 waiting = 0;
@@ -76,7 +71,7 @@ fn write(reader: &CaptureReader, file: File) -> anyhow::Result<(u64, u64)> {
 /// What the steps of a sequence show, one after the other.
 struct SignsOf<'a> {
     reader: &'a CaptureReader,
-    conditions: Option<Conditions>,
+    rules: Option<SamplingRules>,
     previous: Option<StepRecord>,
     tokens: Vec<u32>,
 }
@@ -84,9 +79,9 @@ struct SignsOf<'a> {
 impl<'a> SignsOf<'a> {
     fn new(reader: &'a CaptureReader, sequence: SequenceId) -> Self {
         let admission = reader.request(sequence.request).ok().and_then(|records| records.admission);
-        let conditions = admission.as_ref().and_then(Conditions::of);
+        let rules = admission.as_ref().and_then(SamplingRules::of);
         let tokens = admission.map(|admission| admission.prompt_tokens).unwrap_or_default();
-        Self { reader, conditions, previous: None, tokens }
+        Self { reader, rules, previous: None, tokens }
     }
 
     fn of(&mut self, step: &StepRecord) -> Vec<Option<bool>> {
@@ -96,7 +91,7 @@ impl<'a> SignsOf<'a> {
         let seen = Seen {
             step,
             previous: self.previous.as_ref(),
-            conditions: self.conditions,
+            rules: self.rules,
             vocabulary: model.and_then(|model| model.vocabulary_size),
             mask: &mask,
             tokens: &self.tokens,

@@ -1,19 +1,19 @@
 //! What a step's own scalars say of it: signs that are faults wherever they stand.
 
 use crate::capture::records::StepRecord;
-use crate::forensics::signs::{Conditions, Seen, Sign};
+use crate::forensics::signs::{SamplingRules, Seen, Sign};
 use crate::replay::context::Sequence;
 use crate::replay::report::Report;
 use crate::replay::verdict::{CheckName, Skip, Verdict};
 
 /// Looks at every step of a choice.
 pub(in crate::replay) fn check(sequence: &Sequence<'_>, report: &mut Report) {
-    let conditions = Conditions::of(sequence.admission);
+    let rules = SamplingRules::of(sequence.admission);
     let mut previous = None;
     let mut tokens = sequence.admission.prompt_tokens.clone();
     for step in &sequence.recorded.steps {
         tokens.extend(&step.emitted);
-        let verdict = judge(sequence, step, previous, conditions, &tokens);
+        let verdict = judge(sequence, step, previous, rules, &tokens);
         report.enter(CheckName::Signs, sequence.place(Some(step.step), None), verdict);
         previous = Some(step);
     }
@@ -23,12 +23,12 @@ fn judge(
     sequence: &Sequence<'_>,
     step: &StepRecord,
     previous: Option<&StepRecord>,
-    conditions: Option<Conditions>,
+    rules: Option<SamplingRules>,
     tokens: &[u32],
 ) -> Verdict {
     let context = sequence.context;
     let mask = |hash: &[u8; 32]| context.recording.mask(hash).ok().flatten();
-    let seen = Seen { step, previous, conditions, vocabulary: context.vocabulary_size(), mask: &mask, tokens };
+    let seen = Seen { step, previous, rules, vocabulary: context.vocabulary_size(), mask: &mask, tokens };
     let mut verdict = Verdict::new();
     for sign in Sign::ALL.into_iter().filter(|sign| sign.is_finding()) {
         // What is not recorded is told by the checks that need it.
