@@ -15,6 +15,8 @@ pub enum Constraint {
     Choice(Vec<String>),
     /// A text that a grammar in the Lark dialect of `llguidance` derives.
     Lark(String),
+    /// A text that a grammar in the EBNF of XGrammar (the GBNF of llama.cpp) derives from its rule `root`.
+    Ebnf(String),
 }
 
 impl Constraint {
@@ -26,6 +28,7 @@ impl Constraint {
             Self::Regex(_) => "regex",
             Self::Choice(_) => "choice",
             Self::Lark(_) => "lark",
+            Self::Ebnf(_) => "ebnf",
         }
     }
 
@@ -34,7 +37,7 @@ impl Constraint {
         match self {
             Self::JsonObject => String::new(),
             Self::JsonSchema(schema) => schema.to_string(),
-            Self::Regex(source) | Self::Lark(source) => source.clone(),
+            Self::Regex(source) | Self::Lark(source) | Self::Ebnf(source) => source.clone(),
             Self::Choice(texts) => Json::from(texts.as_slice()).to_string(),
         }
     }
@@ -47,6 +50,7 @@ impl Constraint {
             "regex" => Self::Regex(source.to_owned()),
             "choice" => Self::Choice(serde_json::from_str(source).ok()?),
             "lark" => Self::Lark(source.to_owned()),
+            "ebnf" => Self::Ebnf(source.to_owned()),
             _ => return None,
         })
     }

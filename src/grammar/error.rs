@@ -13,6 +13,14 @@ pub enum GrammarError {
         /// What it is like.
         found: String,
     },
+    /// The grammar library is not in this build, or cannot work so.
+    #[error("grammar backend: expected {expected}, found {found}")]
+    Backend {
+        /// What would do.
+        expected: String,
+        /// What there is, or was asked for.
+        found: String,
+    },
     /// The constraint cannot be enforced as a whole.
     #[error(
         "{place}: expected {expected}, found {found}; the request is refused, because output under a part of its constraint would not be what it asks for"

@@ -1,25 +1,13 @@
 //! Compiling constraints for one tokenizer.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
+use std::sync::Arc;
 
-use llguidance::api::TopLevelGrammar;
-use llguidance::toktrie::TokEnv;
-use llguidance::{ParserFactory, TokenParser};
-use serde_json::{Value as Json, json};
-
-use crate::grammar::vocabulary::Vocabulary;
-use crate::grammar::{Constraint, GrammarError, Matcher, lark, regex, schema};
+use crate::grammar::library::{Compiled, Library};
+use crate::grammar::llguidance::Llguidance;
+use crate::grammar::{Backend, Constraint, GrammarError, Matcher};
 use crate::model::Tokenizer;
 use crate::types::TokenId;
-
-/// Stack of a compilation: the library goes through nested schemas and regular expressions by recursion.
-const STACK_BYTES: usize = 64 << 20;
-/// What the library ends an error with where it has been told to keep its state to itself.
-pub(super) const NO_STATE: &str = "\n<non-verbose/>";
-/// States of one matcher's lexer, of one to two kilobytes each.
-const MAX_LEXER_STATES: usize = 50_000;
 
 /// White space between the parts of a JSON document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,15 +37,20 @@ impl Whitespace {
 /// What masks depend on beside the constraint and the tokenizer; a capture has to record it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GrammarSettings {
+    /// The library that does the work.
+    pub backend: Backend,
     /// Whether a text that the grammar forces has to be tokenized as the tokenizer would.
     pub canonical_tokens: bool,
     /// White space in JSON.
     pub whitespace: Whitespace,
+    /// Whether the library gets constraints and tokens as vLLM hands them over: the constraint unchecked, and special
+    /// tokens as the text of their names. For replaying its captures alone, and with XGrammar alone.
+    pub as_vllm: bool,
 }
 
 impl Default for GrammarSettings {
     fn default() -> Self {
-        Self { canonical_tokens: true, whitespace: Whitespace::Any }
+        Self { backend: Backend::Llguidance, canonical_tokens: true, whitespace: Whitespace::Any, as_vllm: false }
     }
 }
 
@@ -68,30 +61,19 @@ pub struct GrammarFactory {
 }
 
 struct Inner {
-    library: ParserFactory,
+    library: Box<dyn Library>,
     settings: GrammarSettings,
     vocabulary_size: usize,
     end_tokens: Vec<TokenId>,
 }
 
 impl GrammarFactory {
-    /// Name and version of the library that does the work: replay compares them.
-    pub const COMPONENT: (&'static str, &'static str) = ("llguidance", "1.9.1");
-
     /// Prepares for a tokenizer and the length of the model's rows, in tokens.
     ///
     /// # Errors
-    /// If the tokenizer has tokens beyond the rows, or no end token.
+    /// If the tokenizer has tokens beyond the rows, or no end token, or the library cannot work under the settings.
     pub fn new(tokenizer: &Tokenizer, vocabulary_size: usize, settings: GrammarSettings) -> Result<Self, GrammarError> {
-        let vocabulary = Vocabulary::new(tokenizer, vocabulary_size, settings.canonical_tokens)?;
-        let environment: TokEnv = Arc::new(vocabulary);
-        let mut library = ParserFactory::new_simple(&environment).map_err(|error| GrammarError::Tokenizer {
-            expected: "a vocabulary that the grammar library can work with".to_owned(),
-            found: error.to_string(),
-        })?;
-        let limits = library.quiet().limits_mut();
-        limits.verbose_errors = false;
-        limits.max_lexer_states = MAX_LEXER_STATES;
+        let library = library(tokenizer, vocabulary_size, settings)?;
         let end_tokens = tokenizer.end_tokens().to_vec();
         Ok(Self { inner: Arc::new(Inner { library, settings, vocabulary_size, end_tokens }) })
     }
@@ -111,49 +93,33 @@ impl GrammarFactory {
     /// # Errors
     /// If any part of it cannot be enforced, or it is too large to compile.
     pub fn compile(&self, constraint: &Constraint) -> Result<Grammar, GrammarError> {
-        let whitespace = self.inner.settings.whitespace;
-        let schema = |schema: &Json| Ok(TopLevelGrammar::from_json_schema(schema::prepare(schema, whitespace)?));
-        let source = match constraint {
-            Constraint::JsonObject => schema(&json!({"type": "object"}))?,
-            Constraint::JsonSchema(source) => schema(source)?,
-            Constraint::Regex(source) => TopLevelGrammar::from_regex(regex::checked(source)?),
-            Constraint::Choice(texts) => TopLevelGrammar::from_regex(&regex::any_of(texts)?),
-            Constraint::Lark(source) => TopLevelGrammar::from_lark(lark::prepare(source, whitespace)?),
-        };
-        let parser = self.parser(source).map_err(|message| refused(constraint, message))?;
-        self.check(&parser).map_err(|found| refused(constraint, found))?;
-        let mut start = llguidance::Matcher::new(Ok(parser));
-        // The first row finds out a grammar that nothing satisfies, and its work serves every matcher.
-        start.compute_mask().map_err(|error| refused(constraint, error.to_string()))?;
-        Ok(Grammar { factory: self.clone(), start: Arc::new(Mutex::new(start)) })
+        let compiled = self.inner.library.compile(constraint)?;
+        Ok(Grammar { factory: self.clone(), compiled: compiled.into() })
     }
+}
 
-    /// Has the library compile, on a stack of known size.
-    fn parser(&self, source: TopLevelGrammar) -> Result<TokenParser, String> {
-        let library = &self.inner.library;
-        let compile = || library.create_parser(source).map_err(|error| format!("{error:#}"));
-        thread::scope(|scope| {
-            let builder = thread::Builder::new().name("grammar".to_owned()).stack_size(STACK_BYTES);
-            let thread = builder.spawn_scoped(scope, compile).map_err(|error| error.to_string())?;
-            thread.join().unwrap_or_else(|_| Err("the grammar library panicked".to_owned()))
-        })
+fn library(
+    tokenizer: &Tokenizer,
+    vocabulary_size: usize,
+    settings: GrammarSettings,
+) -> Result<Box<dyn Library>, GrammarError> {
+    if settings.canonical_tokens && !settings.backend.has_canonical_tokens() {
+        return Err(GrammarError::Backend {
+            expected: format!("masks of any tokens that spell a text, the only ones of {}", settings.backend.name()),
+            found: "canonical tokens".to_owned(),
+        });
     }
-
-    /// What compiles, and cannot be rolled back, enforced or ended as other grammars are.
-    fn check(&self, parser: &TokenParser) -> Result<(), String> {
-        let lexer = parser.parser.grammar().lexer_spec();
-        if let Some(warning) = lexer.render_warnings().first() {
-            return Err(warning.clone());
+    match settings.backend {
+        Backend::Llguidance => Ok(Box::new(Llguidance::new(tokenizer, vocabulary_size, settings)?)),
+        #[cfg(feature = "xgrammar")]
+        Backend::Xgrammar => {
+            Ok(Box::new(crate::grammar::xgrammar::Xgrammar::new(tokenizer, vocabulary_size, settings)?))
         }
-        for lexeme in &lexer.lexemes {
-            if let Some(token) = self.inner.end_tokens.iter().find(|token| lexeme.contains_token(token.0)) {
-                return Err(format!("the end token {token}, which comes by itself where the grammar is complete"));
-            }
-        }
-        if !lexer.eos_ending_lexemes().is_empty() {
-            return Err("a text that only an end token ends".to_owned());
-        }
-        lexer.check_rollback().map_err(|error| error.to_string())
+        #[cfg(not(feature = "xgrammar"))]
+        Backend::Xgrammar => Err(GrammarError::Backend {
+            expected: "a build with the feature `xgrammar`".to_owned(),
+            found: format!("one without; {}", crate::grammar::HOW_TO_BUILD),
+        }),
     }
 }
 
@@ -169,30 +135,30 @@ impl fmt::Debug for GrammarFactory {
     }
 }
 
-fn refused(constraint: &Constraint, found: String) -> GrammarError {
+/// The library cannot compile, or cannot enforce.
+pub(super) fn refused(constraint: &Constraint, found: String) -> GrammarError {
     let place = match constraint {
         Constraint::JsonObject | Constraint::JsonSchema(_) => "schema",
         Constraint::Regex(_) => "regular expression",
         Constraint::Choice(_) => "choice",
-        Constraint::Lark(_) => "grammar",
+        Constraint::Lark(_) | Constraint::Ebnf(_) => "grammar",
     };
     let expected = "what can be enforced token by token".to_owned();
-    GrammarError::Refused { place: place.to_owned(), expected, found: found.replace(NO_STATE, "") }
+    GrammarError::Refused { place: place.to_owned(), expected, found }
 }
 
 /// A compiled constraint; a clone shares everything.
 #[derive(Clone)]
 pub struct Grammar {
     factory: GrammarFactory,
-    start: Arc<Mutex<llguidance::Matcher>>,
+    compiled: Arc<dyn Compiled>,
 }
 
 impl Grammar {
-    /// A matcher at the beginning of the output. It shares nothing with other matchers, not even caches: whether a
-    /// limit is met must not depend on other sequences.
+    /// A matcher at the beginning of the output.
     pub fn matcher(&self) -> Matcher {
-        let library = self.start.lock().unwrap_or_else(PoisonError::into_inner).deep_clone();
-        Matcher::new(library, self.factory.inner.vocabulary_size, self.factory.inner.end_tokens.clone())
+        let Inner { vocabulary_size, end_tokens, .. } = &*self.factory.inner;
+        Matcher::new(self.compiled.start(), *vocabulary_size, end_tokens.clone())
     }
 }
 

@@ -9,12 +9,40 @@ const MAX_BYTES: usize = 256 * 1024;
 /// Nesting of groups, which the library goes down by recursion.
 const MAX_DEPTH: usize = 256;
 
-/// The grammar as the library is to compile it: every schema after `%json` prepared.
+/// Attributes of a rule that rollback, or the settings of the request, cannot go with.
+const REFUSED_ATTRIBUTES: &[&str] = &["max_tokens", "stop", "stop_capture", "temperature"];
+
+/// What in a grammar is written in another language.
+pub(super) enum Foreign<'a> {
+    /// A schema after `%json`.
+    Schema(&'a Json),
+    /// A regular expression without its slashes, and its flags.
+    Expression(&'a str, &'a str),
+    /// A special token, in its brackets.
+    Special(&'a str),
+}
+
+/// The grammar as llguidance is to compile it: every schema after `%json` prepared.
 ///
 /// # Errors
 /// If a schema in it cannot be enforced, or it is too large, or it sets an option under which masks would not be what
 /// their settings say.
 pub(super) fn prepare(source: &str, whitespace: Whitespace) -> Result<String, GrammarError> {
+    rewrite(source, REFUSED_ATTRIBUTES, &mut |foreign| match foreign {
+        Foreign::Schema(value) => Ok(Some(format!("%json {}", schema::prepare(value, whitespace)?))),
+        Foreign::Expression(..) | Foreign::Special(_) => Ok(None),
+    })
+}
+
+/// The grammar with what `replace` puts in the places of foreign parts; `None` leaves a part as it is.
+///
+/// # Errors
+/// Those of `replace`, with the place; if the grammar is too large, or has an attribute in `refused_attributes`, or options.
+pub(super) fn rewrite(
+    source: &str,
+    refused_attributes: &[&str],
+    replace: &mut dyn FnMut(Foreign<'_>) -> Result<Option<String>, GrammarError>,
+) -> Result<String, GrammarError> {
     if source.len() > MAX_BYTES {
         return Err(refused(source, 0, format!("at most {MAX_BYTES} bytes"), source.len().to_string()));
     }
@@ -35,21 +63,40 @@ pub(super) fn prepare(source: &str, whitespace: Whitespace) -> Result<String, Gr
             Piece::Json(keyword) => {
                 let start = at + keyword.len();
                 let (value, length) = json(source, start)?;
-                let value = match keyword {
-                    "%json" => schema::prepare(&value, whitespace).map_err(|error| within(source, at, error))?,
-                    _ if value == Json::Object(serde_json::Map::new()) => value,
+                match keyword {
+                    "%json" => {
+                        let own = replace(Foreign::Schema(&value)).map_err(|error| within(source, at, error))?;
+                        prepared += &own.unwrap_or_else(|| format!("{keyword} {value}"));
+                    }
+                    _ if value == Json::Object(serde_json::Map::new()) => prepared += &format!("{keyword} {value}"),
                     _ => {
                         let found = format!("{keyword} {value}");
                         return Err(refused(source, at, "no options of the grammar library".to_owned(), found));
                     }
-                };
-                prepared += &format!("{keyword} {value}");
+                }
                 at = start + length;
                 continue;
             }
-            Piece::Word(word) if is_refused_attribute(word, &source[at + word.len()..]) => {
-                let expected = "no rule attributes but `capture`, `lazy` and `suffix`".to_owned();
+            Piece::Word(word) if is_attribute(word, refused_attributes, &source[at + word.len()..]) => {
+                let expected = format!("no rule attributes {}", refused_attributes.join(", "));
                 return Err(refused(source, at, expected, format!("`{word}`")));
+            }
+            Piece::Expression(length) => {
+                let flags = &source[at + length..];
+                let flags =
+                    &flags[..flags.len() - flags.trim_start_matches(|flag: char| flag.is_ascii_lowercase()).len()];
+                let inside = source[at..at + length].trim_start_matches('/').strip_suffix('/').unwrap_or_default();
+                let own = replace(Foreign::Expression(inside, flags)).map_err(|error| within(source, at, error))?;
+                prepared += &own.unwrap_or_else(|| source[at..at + length + flags.len()].to_owned());
+                at += length + flags.len();
+                continue;
+            }
+            Piece::Special(length) => {
+                let own =
+                    replace(Foreign::Special(&source[at..at + length])).map_err(|error| within(source, at, error))?;
+                prepared += &own.unwrap_or_else(|| source[at..at + length].to_owned());
+                at += length;
+                continue;
             }
             Piece::Word(_) | Piece::Text(_) => {}
         }
@@ -60,6 +107,15 @@ pub(super) fn prepare(source: &str, whitespace: Whitespace) -> Result<String, Gr
     Ok(prepared)
 }
 
+/// A grammar in another notation.
+pub(super) fn not_ebnf() -> GrammarError {
+    GrammarError::Refused {
+        place: "grammar".to_owned(),
+        expected: "a grammar in Lark, which llguidance reads".to_owned(),
+        found: "one in EBNF (`::=`), which the grammar backend xgrammar reads".to_owned(),
+    }
+}
+
 /// What stands at one place of a grammar, as far as it matters here.
 enum Piece<'a> {
     Open,
@@ -68,7 +124,11 @@ enum Piece<'a> {
     Json(&'static str),
     /// The name of a rule, a terminal or an attribute.
     Word(&'a str),
-    /// So many bytes of anything else: a string, a regular expression or a comment as a whole.
+    /// So many bytes of a regular expression, without its flags.
+    Expression(usize),
+    /// So many bytes of the name of a special token, or of ids.
+    Special(usize),
+    /// So many bytes of anything else: a string or a comment as a whole.
     Text(usize),
 }
 
@@ -80,9 +140,10 @@ impl<'a> Piece<'a> {
             '(' | '[' | '{' => Self::Open,
             ')' | ']' | '}' => Self::Close,
             '"' => Self::Text(quoted(rest, '"')),
-            '<' => Self::Text(special(rest)),
+            '<' if special(rest) == 1 => Self::Text(1),
+            '<' => Self::Special(special(rest)),
             '/' if rest.starts_with("//") => Self::Text(rest.find('\n').unwrap_or(rest.len())),
-            '/' => Self::Text(quoted(rest, '/')),
+            '/' => Self::Expression(quoted(rest, '/')),
             '#' => Self::Text(rest.find('\n').unwrap_or(rest.len())),
             '%' if rest.starts_with("%json") => Self::Json("%json"),
             '%' if rest.starts_with("%llguidance") => Self::Json("%llguidance"),
@@ -96,7 +157,7 @@ impl<'a> Piece<'a> {
             Self::Open | Self::Close => 1,
             Self::Json(keyword) => keyword.len(),
             Self::Word(word) => word.len(),
-            Self::Text(length) => *length,
+            Self::Text(length) | Self::Expression(length) | Self::Special(length) => *length,
         }
     }
 }
@@ -105,9 +166,10 @@ fn is_word(character: char) -> bool {
     character.is_ascii_alphanumeric() || "_-".contains(character)
 }
 
-/// Whether this is an attribute that rollback, or the settings of the request, cannot go with.
-fn is_refused_attribute(word: &str, rest: &str) -> bool {
-    ["max_tokens", "stop", "stop_capture", "temperature"].contains(&word) && rest.trim_start().starts_with('=')
+/// Whether this is one of the attributes: `name=`, or `lazy` in its brackets.
+fn is_attribute(word: &str, attributes: &[&str], rest: &str) -> bool {
+    let after = if word == "lazy" { [']', ',', '='].as_slice() } else { &['='] };
+    attributes.contains(&word) && rest.trim_start().starts_with(after)
 }
 
 /// Bytes of the name of a special token, which may hold a slash.

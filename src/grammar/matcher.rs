@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::grammar::factory::NO_STATE;
+use crate::grammar::library::Path;
 use crate::grammar::{GrammarError, MaskRow};
 use crate::types::TokenId;
 
@@ -11,7 +11,7 @@ use crate::types::TokenId;
 /// A token is legal when the mask row has its bit; [`Matcher::consume`], [`Matcher::validate`] and [`Matcher::forced`]
 /// know no other rule. End tokens are kept out of the library: its own rollback over one is wrong for some grammars.
 pub struct Matcher {
-    library: llguidance::Matcher,
+    path: Box<dyn Path>,
     vocabulary_size: usize,
     end_tokens: Vec<TokenId>,
     consumed: u64,
@@ -21,8 +21,8 @@ pub struct Matcher {
 }
 
 impl Matcher {
-    pub(super) fn new(library: llguidance::Matcher, vocabulary_size: usize, end_tokens: Vec<TokenId>) -> Self {
-        Self { library, vocabulary_size, end_tokens, consumed: 0, terminated: false, row: None }
+    pub(super) fn new(path: Box<dyn Path>, vocabulary_size: usize, end_tokens: Vec<TokenId>) -> Self {
+        Self { path, vocabulary_size, end_tokens, consumed: 0, terminated: false, row: None }
     }
 
     /// Tokens consumed and not rolled back, an end token included.
@@ -48,8 +48,8 @@ impl Matcher {
         if self.terminated {
             return Ok(false);
         }
-        let accepting = self.library.is_accepting();
-        accepting.map_err(|error| self.spent(&error))
+        let accepting = self.path.is_accepting();
+        accepting.map_err(|message| self.spent(message))
     }
 
     /// Which tokens may come next. After an end token the row allows everything, as nothing that is drawn from it can
@@ -64,11 +64,11 @@ impl Matcher {
         if let Some(row) = &self.row {
             return Ok(row.clone());
         }
-        let row = if self.is_complete() {
+        let row = if self.path.is_complete() {
             MaskRow::of(&self.end_tokens, self.vocabulary_size)
         } else {
-            let mask = self.library.compute_mask().map_err(|error| self.spent(&error))?;
-            MaskRow::from_words(mask.as_slice().to_vec(), self.vocabulary_size)
+            let words = self.path.mask().map_err(|message| self.spent(message))?;
+            MaskRow::from_words(words, self.vocabulary_size)
         };
         self.row = Some(row.clone());
         Ok(row)
@@ -86,7 +86,7 @@ impl Matcher {
         if self.end_tokens.contains(&token) {
             self.terminated = true;
         } else {
-            self.library.consume_token(token.0).map_err(|error| self.spent(&error))?;
+            self.path.take(token).map_err(|message| self.spent(message))?;
             self.row = None;
         }
         self.consumed += 1;
@@ -104,7 +104,7 @@ impl Matcher {
         }
         let of_library = count - usize::from(self.terminated && count > 0);
         if of_library > 0 {
-            self.library.rollback(of_library).map_err(|error| self.spent(&error))?;
+            self.path.rollback(of_library).map_err(|message| self.spent(message))?;
             self.row = None;
         }
         self.terminated &= count == 0;
@@ -159,24 +159,16 @@ impl Matcher {
         if self.end_tokens.contains(&token) {
             return self.accepts_end();
         }
-        if self.is_complete() {
+        if self.path.is_complete() {
             return Ok(false);
         }
-        // Forced bytes have one tokenization, where the masks are canonical: its first token is the whole row.
-        if let Some(forced) = self.library.compute_ff_tokens().first() {
-            return Ok(token.0 == *forced);
+        match self.path.allows(token).map_err(|message| self.spent(message))? {
+            Some(allows) => Ok(allows),
+            None => Ok(self.mask()?.allows(token)),
         }
-        let valid = self.library.validate_tokens(&[token.0]).map_err(|error| self.spent(&error))?;
-        Ok(valid == 1)
     }
 
-    /// Whether the output is complete and nothing but its end may come.
-    fn is_complete(&self) -> bool {
-        self.library.is_stopped() && !self.library.is_error()
-    }
-
-    fn spent(&self, error: &impl fmt::Display) -> GrammarError {
-        let message = error.to_string().replace(NO_STATE, "");
+    fn spent(&self, message: String) -> GrammarError {
         GrammarError::Library { consumed: self.consumed, message }
     }
 }

@@ -26,17 +26,23 @@
 //!   parser work, a matcher by its lexer's states. To meet one is an error, at a row as well: the request has to fail then.
 //!   Matchers share no caches, so that no sequence's limits depend on another's.
 
+mod backend;
 mod constraint;
 mod error;
 mod factory;
 mod fill;
 mod lark;
+mod library;
+mod llguidance;
 mod mask;
 mod matcher;
 mod regex;
 mod schema;
 mod vocabulary;
+#[cfg(feature = "xgrammar")]
+mod xgrammar;
 
+pub use backend::{Backend, HOW_TO_BUILD};
 pub use constraint::Constraint;
 pub use error::GrammarError;
 pub use factory::{Grammar, GrammarFactory, GrammarSettings, Whitespace};

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use super::constraint::{self, Trace};
+use super::preflight::recorded_grammar_library;
 use super::verdict::Skip;
 use crate::capture::records::{Admission, ConstraintRecord, Header, StepRecord};
 use crate::grammar::{Grammar, GrammarFactory, GrammarSettings, Whitespace};
@@ -71,13 +72,20 @@ fn settings(header: &Header) -> Result<GrammarSettings, Skip> {
         let setting = header.configuration.iter().find(|setting| setting.name == name);
         setting.map(|setting| setting.value.trim_matches('"'))
     };
+    // No library at all blocks the check before it comes to this.
+    let (backend, _) = recorded_grammar_library(header).unwrap_or_default();
     if header.sampler_semantics == "vllm" {
-        // Its guidance backend has the library's defaults but for white space.
+        // It leaves the library's defaults as they are but for white space.
         let whitespace = match value("structured_outputs.disable_any_whitespace") {
             Some("true") => Whitespace::None,
             _ => Whitespace::Any,
         };
-        return Ok(GrammarSettings { canonical_tokens: true, whitespace });
+        return Ok(GrammarSettings {
+            backend,
+            canonical_tokens: backend.has_canonical_tokens(),
+            whitespace,
+            as_vllm: true,
+        });
     }
     let unknown = |name: &str| Skip::not_recorded(format!("the setting `{name}` is not recorded, or not known here"));
     let canonical_tokens = match value("grammar.canonical-tokens") {
@@ -89,5 +97,5 @@ fn settings(header: &Header) -> Result<GrammarSettings, Skip> {
         .into_iter()
         .find(|whitespace| value("grammar.whitespace") == Some(whitespace.name()))
         .ok_or_else(|| unknown("grammar.whitespace"))?;
-    Ok(GrammarSettings { canonical_tokens, whitespace })
+    Ok(GrammarSettings { backend, canonical_tokens, whitespace, as_vllm: false })
 }

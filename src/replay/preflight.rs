@@ -6,7 +6,7 @@ use std::fmt;
 use super::verdict::{CheckName, Skip};
 use crate::arith::{self, KvType};
 use crate::capture::records::{FORMAT_VERSION, Header, LabelledHash, LogitsTier};
-use crate::grammar::GrammarFactory;
+use crate::grammar::{Backend, HOW_TO_BUILD};
 use crate::model::{Hash, Model, Tokenizer};
 
 /// How far a check reaches on this capture, with this model, in this build.
@@ -240,10 +240,13 @@ impl Facts {
             None => Err("the engine that recorded has no arithmetic contract".to_owned()),
         };
         let mut text = Ok("the same tokenizer and chat template".to_owned());
+        let mut same_vocabulary = false;
         if let (Some(recorded), Some(model)) = (recorded, model) {
             let identity = &model.identity;
+            same_vocabulary =
+                matches!(compare(&recorded.tokenizer_hashes, identity.tokenizer_hashes()), Comparison::Same);
             match compare(&recorded.hashes, identity.file_hashes()) {
-                Comparison::Same => {}
+                Comparison::Same => same_vocabulary = true,
                 Comparison::Different { algorithm, recorded: expected, here } => {
                     return Err(Box::new(WrongModel {
                         capture: capture.to_owned(),
@@ -283,7 +286,7 @@ impl Facts {
             text = text.and(Err(other));
         }
         let own_rules = header.sampler_semantics == OWN_RULES;
-        Ok(Self { own_rules, arithmetic, text, grammar: same_grammar_library(header) })
+        Ok(Self { own_rules, arithmetic, grammar: grammars(header, &text, same_vocabulary), text })
     }
 }
 
@@ -325,14 +328,32 @@ fn other_tokenizer_version(header: &Header) -> Option<String> {
         .then(|| format!("recorded with `{name}` {}, and this build has {version}", recorded.version))
 }
 
+/// Masks are of the tokens, and where forced texts keep to the tokenizer's own tokens also of what it makes of a text.
+fn grammars(header: &Header, text: &Result<String, String>, same_vocabulary: bool) -> Result<String, String> {
+    let tokenizes = recorded_grammar_library(header).is_none_or(|(backend, _)| backend.has_canonical_tokens());
+    match text {
+        Err(why) if tokenizes || !same_vocabulary => Err(why.clone()),
+        _ => same_grammar_library(header),
+    }
+}
+
 /// Another library, or another version of it, may allow other tokens.
 fn same_grammar_library(header: &Header) -> Result<String, String> {
-    let (name, version) = GrammarFactory::COMPONENT;
-    match header.components.iter().find(|component| component.name == name) {
-        Some(recorded) if recorded.version == version => Ok(format!("both sides use `{name}` {version}")),
-        Some(recorded) => Err(format!("recorded with `{name}` {}, and this build has {version}", recorded.version)),
-        None => {
-            Err(format!("the capture does not say that it was recorded with `{name}`, which is what this build has"))
-        }
+    let names = Backend::ALL.map(|backend| format!("`{}`", backend.name())).join(" or ");
+    let (backend, recorded) = recorded_grammar_library(header)
+        .ok_or_else(|| format!("the capture does not say that it was recorded with {names}, which are known here"))?;
+    let (name, version) = backend.component();
+    match recorded == version {
+        true if backend.is_built() => Ok(format!("both sides use `{name}` {version}")),
+        true => Err(format!("recorded with `{name}` {version}, which this build lacks; {HOW_TO_BUILD}")),
+        false => Err(format!("recorded with `{name}` {recorded}, and this build has {version}")),
     }
+}
+
+/// The grammar library that a capture was recorded with, and its version there.
+pub(super) fn recorded_grammar_library(header: &Header) -> Option<(Backend, &str)> {
+    header.components.iter().find_map(|component| {
+        let backend = Backend::ALL.into_iter().find(|backend| backend.name() == component.name)?;
+        Some((backend, component.version.as_str()))
+    })
 }

@@ -1,7 +1,7 @@
 //! Regular expressions, choices and Lark grammars; ends and special tokens.
 
 use serde_json::json;
-use stepscope::grammar::{Constraint, GrammarError, GrammarFactory, GrammarSettings, MaskRow, fill};
+use stepscope::grammar::{Backend, Constraint, GrammarError, GrammarFactory, GrammarSettings, MaskRow, fill};
 use stepscope::model::Model;
 use stepscope::model::synthetic::{BEGIN_OF_SEQUENCE, END_OF_SEQUENCE, SyntheticModel};
 use stepscope::types::TokenId;
@@ -305,6 +305,6 @@ fn matchers_can_move_between_threads() {
 
 #[test]
 fn the_recorded_version_is_the_one_that_is_built() {
-    let (name, version) = GrammarFactory::COMPONENT;
+    let (name, version) = Backend::Llguidance.component();
     assert!(include_str!("../../Cargo.lock").contains(&format!("name = \"{name}\"\nversion = \"{version}\"")));
 }

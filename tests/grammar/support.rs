@@ -16,6 +16,16 @@ pub struct Vocabulary {
 }
 
 impl Vocabulary {
+    /// Of the tokenizer of the synthetic models.
+    pub fn small(settings: GrammarSettings) -> Self {
+        Self::new(synthetic_model(), settings)
+    }
+
+    /// Of SmolLM2's.
+    pub fn real(settings: GrammarSettings) -> Self {
+        Self::new(real_model(), settings)
+    }
+
     fn new(model: Model, settings: GrammarSettings) -> Self {
         let (tokenizer, size) = (model.tokenizer, model.config.vocabulary_size);
         let factory = GrammarFactory::new(&tokenizer, size, settings).expect("a usable tokenizer");
@@ -49,24 +59,29 @@ pub static SMALL: LazyLock<Vocabulary> =
 
 /// The same, with any tokenization of a forced text, and no white space in JSON.
 pub static PLAIN: LazyLock<Vocabulary> = LazyLock::new(|| {
-    let settings = GrammarSettings { canonical_tokens: false, whitespace: Whitespace::None };
+    let settings =
+        GrammarSettings { canonical_tokens: false, whitespace: Whitespace::None, ..GrammarSettings::default() };
     Vocabulary::new(synthetic_model(), settings)
 });
 
 /// The same, with one space after each comma and colon.
 pub static SPACED: LazyLock<Vocabulary> = LazyLock::new(|| {
-    let settings = GrammarSettings { canonical_tokens: false, whitespace: Whitespace::Single };
+    let settings =
+        GrammarSettings { canonical_tokens: false, whitespace: Whitespace::Single, ..GrammarSettings::default() };
     Vocabulary::new(synthetic_model(), settings)
 });
 
-/// SmolLM2's tokenizer, from the model that `make model` fetches.
-pub static REAL: LazyLock<Vocabulary> = LazyLock::new(|| {
+/// The model that `make model` fetches.
+fn real_model() -> Model {
     let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
     let cache = cache.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache")));
     let path = cache.expect("a home folder").join("stepscope/SmolLM2-135M-Instruct.Q4_1.gguf");
     assert!(path.exists(), "{} is missing: run `make model`", path.display());
-    Vocabulary::new(Model::load(&path).expect("a valid model"), GrammarSettings::default())
-});
+    Model::load(&path).expect("a valid model")
+}
+
+/// SmolLM2's tokenizer.
+pub static REAL: LazyLock<Vocabulary> = LazyLock::new(|| Vocabulary::real(GrammarSettings::default()));
 
 /// SplitMix64.
 pub struct Random(pub u64);

@@ -8,7 +8,6 @@ use crate::capture::records::{
     Component, Device, FORMAT_VERSION, Header, KernelIdentity, LabelledHash, ModelIdentity, Recorder,
 };
 use crate::engine::Clock;
-use crate::grammar::GrammarFactory;
 use crate::model::{Hash, Model, Tokenizer};
 
 /// The header of a capture that this build makes of `model`, running on `device`.
@@ -34,7 +33,7 @@ pub(super) fn header(
         model: Some(identity(model, sizes)),
         device: Some(device_record(device)),
         configuration: settings.recorded.iter().chain(&drafting.recorded).cloned().collect(),
-        components: vec![component(Tokenizer::COMPONENT), component(GrammarFactory::COMPONENT)],
+        components: vec![component(Tokenizer::COMPONENT), component(settings.grammar.backend.component())],
         faults: settings.inject.iter().map(|fault| fault.name().to_owned()).collect(),
         logits_tier: settings.tier.in_header(),
         redactions: Vec::new(),

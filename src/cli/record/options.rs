@@ -9,7 +9,7 @@ use serde::Deserialize;
 use super::count::Count;
 use crate::capture::records::MOST_DRAFTS;
 use crate::engine::faults::{Fault, UnknownFault};
-use crate::grammar::{GrammarSettings, Whitespace};
+use crate::grammar::{Backend, GrammarSettings, Whitespace};
 
 /// Most sequences at a time, and most threads: far more than a machine has use for.
 const MANY: usize = 1024;
@@ -103,7 +103,7 @@ pub struct Options {
     #[arg(long, value_name = "AMOUNT")]
     pub grammar_whitespace: Option<WhitespaceOption>,
     /// Whether a text that a constraint forces comes in the tokens that the tokenizer would make of it; `off` allows any
-    /// tokens that spell it [default: on]
+    /// tokens that spell it [default: on with llguidance, off with xgrammar, which knows no other]
     #[arg(long, value_name = "SWITCH")]
     pub grammar_canonical: Option<Switch>,
     /// Plant a fault, to prove that it is found; `stepscope faults` lists them
@@ -140,9 +140,13 @@ impl Options {
     /// What masks depend on beside constraint and tokenizer, by these options alone.
     pub fn grammar_settings(&self) -> GrammarSettings {
         let default = GrammarSettings::default();
+        let backend = self.grammar_backend.map_or(default.backend, Backend::from);
+        let canonical = self.grammar_canonical.map(|switch| switch == Switch::On);
         GrammarSettings {
-            canonical_tokens: self.grammar_canonical.map_or(default.canonical_tokens, |switch| switch == Switch::On),
+            backend,
+            canonical_tokens: canonical.unwrap_or(backend.has_canonical_tokens()),
             whitespace: self.grammar_whitespace.map_or(default.whitespace, Whitespace::from),
+            ..default
         }
     }
 }
@@ -256,8 +260,17 @@ pub enum ToolFormatOption {
 pub enum GrammarBackendOption {
     /// The llguidance library
     Llguidance,
-    /// The xgrammar library (not there yet)
+    /// The xgrammar library, in builds that have it (`make xgrammar`); it has no canonical tokens
     Xgrammar,
+}
+
+impl From<GrammarBackendOption> for Backend {
+    fn from(option: GrammarBackendOption) -> Self {
+        match option {
+            GrammarBackendOption::Llguidance => Self::Llguidance,
+            GrammarBackendOption::Xgrammar => Self::Xgrammar,
+        }
+    }
 }
 
 /// White space in constrained JSON.

@@ -21,7 +21,7 @@ use crate::capture::tap::Tier;
 use crate::engine::faults::Fault;
 use crate::engine::sampler::VerifyRule;
 use crate::engine::speculation::Scheduling;
-use crate::grammar::GrammarSettings;
+use crate::grammar::{Backend, GrammarSettings, HOW_TO_BUILD};
 use crate::model::{LayerKind, ModelConfig};
 use crate::params::RequestFields;
 
@@ -126,17 +126,7 @@ impl Settings {
             },
             reasoning_end: layers.choose("reasoning-end", |options| options.reasoning_end.clone(), |text| json!(text)),
             tool_format: layers.choose("tool-format", |options| options.tool_format, name),
-            grammar: GrammarSettings {
-                canonical_tokens: layers.or(
-                    "grammar.canonical-tokens",
-                    |options| options.grammar_canonical,
-                    Switch::On,
-                    |switch| json!(*switch == Switch::On),
-                ) == Switch::On,
-                whitespace: layers
-                    .or("grammar.whitespace", |options| options.grammar_whitespace, WhitespaceOption::Any, name)
-                    .into(),
-            },
+            grammar: layers.grammar()?,
             inject: flags.inject.or(file.inject).map(|option| option.0),
             quiet: flags.quiet,
             tier: layers.tier(),
@@ -151,12 +141,6 @@ impl Settings {
             recorded: Vec::new(),
         };
         settings.speculation.check(flags)?;
-        let backend = |options: &Options| options.grammar_backend;
-        if layers.or("grammar-backend", backend, GrammarBackendOption::Llguidance, name)
-            == GrammarBackendOption::Xgrammar
-        {
-            bail!("grammar-backend: xgrammar is not there yet; use llguidance");
-        }
         let mut recorded = layers.recorded;
         for (field, value) in settings.overrides.to_json().as_object().into_iter().flatten() {
             recorded.push(setting(&format!("sampling.{field}"), value, "config-file"));
@@ -204,6 +188,26 @@ struct Layers<'a> {
 }
 
 impl Layers<'_> {
+    /// What masks depend on beside constraint and tokenizer.
+    fn grammar(&mut self) -> anyhow::Result<GrammarSettings> {
+        let backend = |options: &Options| options.grammar_backend;
+        let backend = Backend::from(self.or("grammar-backend", backend, GrammarBackendOption::Llguidance, name));
+        if !backend.is_built() {
+            bail!("grammar-backend: this build lacks {}; {HOW_TO_BUILD}", backend.name());
+        }
+        let default = if backend.has_canonical_tokens() { Switch::On } else { Switch::Off };
+        let canonical = |options: &Options| options.grammar_canonical;
+        let switch = |switch: &Switch| json!(*switch == Switch::On);
+        let canonical_tokens = self.or("grammar.canonical-tokens", canonical, default, switch) == Switch::On;
+        if canonical_tokens && !backend.has_canonical_tokens() {
+            let name = backend.name();
+            bail!("grammar-canonical: {name} allows any tokens that spell a text; accepted with it: off; found: on");
+        }
+        let whitespace = |options: &Options| options.grammar_whitespace;
+        let whitespace = self.or("grammar.whitespace", whitespace, WhitespaceOption::Any, name).into();
+        Ok(GrammarSettings { backend, canonical_tokens, whitespace, as_vllm: false })
+    }
+
     fn choose<T>(&mut self, key: &str, get: fn(&Options) -> Option<T>, json: impl Fn(&T) -> Value) -> Option<T> {
         let (value, source) = match (get(self.flags), get(self.file)) {
             (Some(value), _) => (Some(value), "flag"),

@@ -39,6 +39,35 @@ const LIBRARY_OPTIONS: &str = "x-guidance";
 /// # Errors
 /// If any part of it cannot be enforced.
 pub(super) fn prepare(schema: &Json, whitespace: Whitespace) -> Result<Json, GrammarError> {
+    let Admitted { schema: mut prepared, .. } = admit(schema)?;
+    if let Some(root) = prepared.as_object_mut() {
+        // Without `u`, a key has one spelling only, so that a declared property cannot come in disguise.
+        let mut options = json!({
+            "whitespace_flexible": whitespace == Whitespace::Any,
+            "json_allowed_escapes": "nrbtf\\\"",
+        });
+        if whitespace == Whitespace::Single {
+            options["item_separator"] = json!(", ");
+            options["key_separator"] = json!(": ");
+        }
+        root.insert(LIBRARY_OPTIONS.to_owned(), options);
+    }
+    Ok(prepared)
+}
+
+/// A schema that can be enforced.
+pub(super) struct Admitted {
+    /// In plain words: patterns in the syntax of Rust's `regex` crate, formats as patterns in `allOf`.
+    pub(super) schema: Json,
+    /// The places of its subschemas that take part in validation, as JSON pointers into what was asked for.
+    pub(super) places: Vec<String>,
+}
+
+/// The schema, if every part of it is one that a grammar can enforce.
+///
+/// # Errors
+/// If one is not.
+pub(super) fn admit(schema: &Json) -> Result<Admitted, GrammarError> {
     let mut prepared = match schema {
         Json::Bool(true) => json!({}),
         other => other.clone(),
@@ -56,7 +85,7 @@ pub(super) fn prepare(schema: &Json, whitespace: Whitespace) -> Result<Json, Gra
         walk.visit(&place)?;
     }
     finite::check(&prepared, &walk.visited)?;
-    let mut rewrites = walk.rewrites;
+    let Walk { mut rewrites, visited: places, .. } = walk;
     // New keys change the places below them, so they come last, and the deepest first.
     rewrites.sort_by_key(|rewrite| match rewrite.change {
         Change::Keys(_) => (1, Reverse(rewrite.place.len())),
@@ -65,19 +94,7 @@ pub(super) fn prepare(schema: &Json, whitespace: Whitespace) -> Result<Json, Gra
     for rewrite in rewrites {
         rewrite.apply(&mut prepared)?;
     }
-    if let Some(root) = prepared.as_object_mut() {
-        // Without `u`, a key has one spelling only, so that a declared property cannot come in disguise.
-        let mut options = json!({
-            "whitespace_flexible": whitespace == Whitespace::Any,
-            "json_allowed_escapes": "nrbtf\\\"",
-        });
-        if whitespace == Whitespace::Single {
-            options["item_separator"] = json!(", ");
-            options["key_separator"] = json!(": ");
-        }
-        root.insert(LIBRARY_OPTIONS.to_owned(), options);
-    }
-    Ok(prepared)
+    Ok(Admitted { schema: prepared, places })
 }
 
 /// What the library is to see in other words, in one subschema.
@@ -296,11 +313,11 @@ fn unspeakable(character: char) -> bool {
 }
 
 /// The place of a key below a place.
-fn child(place: &str, key: &str) -> String {
+pub(super) fn child(place: &str, key: &str) -> String {
     format!("{place}/{}", key.replace('~', "~0").replace('/', "~1"))
 }
 
-fn shown(value: &Json) -> String {
+pub(super) fn shown(value: &Json) -> String {
     let text = value.to_string();
     match text.char_indices().nth(80) {
         Some((end, _)) => format!("{}...", &text[..end]),
@@ -308,7 +325,7 @@ fn shown(value: &Json) -> String {
     }
 }
 
-fn refused(place: &str, expected: impl Into<String>, found: &str) -> GrammarError {
+pub(super) fn refused(place: &str, expected: impl Into<String>, found: &str) -> GrammarError {
     GrammarError::Refused {
         place: format!("schema {}", if place.is_empty() { "/" } else { place }),
         expected: expected.into(),

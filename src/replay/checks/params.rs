@@ -108,7 +108,8 @@ fn constrained(verdict: &mut Verdict, context: &Context<'_>, admission: &Admissi
         None => match (tools_of(client), context.model()) {
             (None, _) => None,
             (Some(tools), Some(model)) => {
-                let constraint = tools::grammar(&tools, format_of(context), &model.tokenizer);
+                let constraint =
+                    tools::grammar(&tools, format_of(context), &model.tokenizer, context.grammar_backend());
                 constraint.map(|constraint| (constraint.kind(), constraint.source()))
             }
             (Some(_), None) => return verdict.skip(context.preflight.no_model()),
@@ -150,7 +151,8 @@ fn asked_for(client: &Layer) -> Option<(&'static str, String)> {
     if structured["json_object"] == true {
         return Some(("json_object", String::new()));
     }
-    text("regex").map(|source| ("regex", source)).or_else(|| text("grammar").map(|source| ("lark", source)))
+    let grammar = |source: String| (if source.contains("::=") { "ebnf" } else { "lark" }, source);
+    text("regex").map(|source| ("regex", source)).or_else(|| text("grammar").map(grammar))
 }
 
 /// The recorded generation configuration is the model's, where the model is here.
