@@ -6,7 +6,7 @@ CARGO ?= cargo
 STEPSCOPE := $(CARGO) run --quiet --bin stepscope --
 OUT ?= target/demo
 
-.PHONY: demo test bench quality lint fuzz model help
+.PHONY: demo test bench quality lint fuzz xgrammar model help
 
 help:
 	@echo "make demo     fetch SmolLM2-135M, record 24 requests, replay every check"
@@ -14,6 +14,7 @@ help:
 	@echo "make bench    measured figures, paired, with the machine they were taken on"
 	@echo "make quality  KL divergence from the f32 computation, beside llama.cpp's (needs llama-perplexity)"
 	@echo "make lint     rustfmt, clippy, rustdoc"
+	@echo "make xgrammar build with XGrammar as a second grammar backend, and hold it against llguidance (C++: some minutes)"
 	@echo "make fuzz     each fuzz target for a minute (installs cargo-fuzz)"
 
 model:
@@ -41,6 +42,12 @@ lint:
 	$(CARGO) fmt --check
 	$(CARGO) clippy --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --no-deps --document-private-items
+
+# The crate needs cmake and a compiler by the name of clang++: the script has both in a cache folder.
+xgrammar: model
+	@tools="$$(scripts/xgrammar-tools.sh)"; export PATH="$$tools:$$PATH"; set -ex; \
+	  $(CARGO) build --features xgrammar --bin stepscope; \
+	  $(CARGO) test --features xgrammar --test xgrammar_oracle
 
 FUZZ_SECONDS ?= 60
 fuzz:

@@ -298,12 +298,17 @@ fn every_flag_can_stand_in_the_config_file() {
 #[test]
 fn what_cannot_run_exits_2_and_says_what_to_do() {
     let bench = small_bench();
+    let xgrammar = match cfg!(feature = "xgrammar") {
+        true => "grammar-canonical: xgrammar allows any tokens that spell a text",
+        false => "this build lacks xgrammar; build it with `make xgrammar`",
+    };
     let config = bench.path("config.toml");
     let flag = config.display().to_string();
     for (text, arguments, says) in [
         ("", &["--backend", "cuda"][..], "--backend cpu"),
         ("", &["--out", "/nowhere/at/all.mcap"], "/nowhere/at/all.mcap"),
         ("", &["--context-length", "100000"], "512"),
+        ("", &["--grammar-backend", "xgrammar", "--grammar-canonical", "on"], xgrammar),
         ("max-bach = 3", &["--config", &flag], "did you mean `max-batch`?"),
         (
             "\nmax-batch = 0",
