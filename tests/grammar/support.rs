@@ -54,21 +54,20 @@ fn synthetic_model() -> Model {
 }
 
 /// The tokenizer of the synthetic models: bytes and a few merges.
-pub static SMALL: LazyLock<Vocabulary> =
-    LazyLock::new(|| Vocabulary::new(synthetic_model(), GrammarSettings::default()));
+pub static SMALL: LazyLock<Vocabulary> = LazyLock::new(|| Vocabulary::small(GrammarSettings::default()));
 
 /// The same, with any tokenization of a forced text, and no white space in JSON.
 pub static PLAIN: LazyLock<Vocabulary> = LazyLock::new(|| {
     let settings =
         GrammarSettings { canonical_tokens: false, whitespace: Whitespace::None, ..GrammarSettings::default() };
-    Vocabulary::new(synthetic_model(), settings)
+    Vocabulary::small(settings)
 });
 
 /// The same, with one space after each comma and colon.
 pub static SPACED: LazyLock<Vocabulary> = LazyLock::new(|| {
     let settings =
         GrammarSettings { canonical_tokens: false, whitespace: Whitespace::Single, ..GrammarSettings::default() };
-    Vocabulary::new(synthetic_model(), settings)
+    Vocabulary::small(settings)
 });
 
 /// The model that `make model` fetches.

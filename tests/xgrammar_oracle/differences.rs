@@ -18,13 +18,16 @@ pub enum Difference {
     /// XGrammar spells characters of a JSON string as `\u` escapes, and `/` as `\/`; llguidance is told not to, so that
     /// a key has one spelling.
     Escape,
+    /// Strings with a length or a pattern have no escapes under XGrammar: they are given to it as expressions of characters
+    /// that need none.
+    NoEscape,
     /// XGrammar has no `-0` among the integers; JSON Schema takes it for 0.
     NegativeZero,
 }
 
 impl Difference {
     /// Those under checked constraints.
-    pub const OF_CHECKED: [Self; 2] = [Self::Escape, Self::NegativeZero];
+    pub const OF_CHECKED: [Self; 3] = [Self::Escape, Self::NoEscape, Self::NegativeZero];
 }
 
 /// Why only `side` allows a token of these bytes after `text`.
@@ -34,6 +37,7 @@ pub fn explain(constraint: &Constraint, text: &[u8], bytes: &[u8], side: Side) -
     let has = |part: &[u8]| all.windows(part.len()).any(|window| window == part);
     match side {
         Side::Xgrammar if is_json && (bytes.contains(&b'\\') || text.ends_with(b"\\")) => Some(Difference::Escape),
+        Side::Llguidance if is_json && bytes.contains(&b'\\') => Some(Difference::NoEscape),
         Side::Llguidance if is_json && has(b"-0") => Some(Difference::NegativeZero),
         _ => None,
     }

@@ -40,7 +40,8 @@ fn documents(vocabulary: &Vocabulary, schema: &Value) -> Result<bool, String> {
         jsonschema::options().should_validate_formats(true).build(schema).map_err(|error| error.to_string())?;
     for seed in 0..12 {
         let tokens = walk(vocabulary, &mut grammar.matcher(), &mut Random(seed)).ok_or("a walk without an end")?;
-        let text = vocabulary.text(&tokens[..tokens.len() - 1]);
+        let bytes = tokens[..tokens.len() - 1].iter().flat_map(|token| vocabulary.tokenizer.token_bytes(*token));
+        let text = String::from_utf8(bytes.copied().collect()).map_err(|error| error.to_string())?;
         let document = match serde_json::from_str::<Value>(&text) {
             Ok(document) => document,
             // JSON's grammar has half of a surrogate pair, which no text has.

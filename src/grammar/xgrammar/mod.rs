@@ -6,6 +6,7 @@ mod path;
 mod schema;
 mod vocabulary;
 
+use std::sync::Arc;
 use std::thread;
 
 use serde_json::{Value as Json, json};
@@ -19,7 +20,7 @@ use crate::grammar::{Constraint, GrammarError, regex};
 use crate::model::Tokenizer;
 use expression::Subject;
 use path::Start;
-use vocabulary::SpecialTokens;
+use vocabulary::{SpecialTokens, Surrogates};
 
 /// Stack of a compilation: the library goes through nested schemas and expressions by recursion.
 const STACK_BYTES: usize = 64 << 20;
@@ -28,6 +29,8 @@ pub(super) struct Xgrammar {
     info: TokenizerInfo,
     tokens: SpecialTokens,
     settings: GrammarSettings,
+    /// None where rows have to be as vLLM has them.
+    surrogates: Option<Arc<Surrogates>>,
 }
 
 impl Xgrammar {
@@ -37,7 +40,8 @@ impl Xgrammar {
         settings: GrammarSettings,
     ) -> Result<Self, GrammarError> {
         let info = vocabulary::tokenizer_info(tokenizer, vocabulary_size, settings.as_vllm)?;
-        Ok(Self { info, tokens: SpecialTokens::of(tokenizer), settings })
+        let surrogates = (!settings.as_vllm).then(|| Arc::new(Surrogates::of(tokenizer)));
+        Ok(Self { info, tokens: SpecialTokens::of(tokenizer), settings, surrogates })
     }
 
     /// All of the constraint, or a reason why not.
@@ -124,7 +128,7 @@ impl Library for Xgrammar {
                 builder.spawn_scoped(scope, compile).map_err(|error| refused(constraint, error.to_string()))?;
             thread.join().unwrap_or_else(|_| Err(refused(constraint, "the grammar library panicked".to_owned())))
         })?;
-        let start = Start::new(grammar, self.info.get_vocab_size());
+        let start = Start::new(grammar, self.info.get_vocab_size(), self.surrogates.clone());
         // The first row finds out a grammar that nothing satisfies.
         let first = start.start().mask().map_err(|found| refused(constraint, found))?;
         if !self.settings.as_vllm && first.iter().all(|word| *word == 0) {

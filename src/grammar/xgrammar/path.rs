@@ -1,8 +1,11 @@
 //! The library's matcher, and what it is made of.
 
 use dlpark::prelude::{SafeManagedTensorVersioned, TensorView};
+use std::sync::Arc;
+
 use xgrammar::{CompiledGrammar, GrammarMatcher, get_bitmask_size};
 
+use super::vocabulary::Surrogates;
 use crate::grammar::library::{Compiled, Path};
 use crate::types::TokenId;
 
@@ -10,24 +13,28 @@ use crate::types::TokenId;
 pub(super) struct Start {
     grammar: CompiledGrammar,
     tokens: i32,
+    surrogates: Option<Arc<Surrogates>>,
 }
 
 impl Start {
-    pub(super) fn new(grammar: CompiledGrammar, tokens: i32) -> Self {
-        Self { grammar, tokens }
+    /// `surrogates` keeps what is no UTF-8 out of the rows.
+    pub(super) fn new(grammar: CompiledGrammar, tokens: i32, surrogates: Option<Arc<Surrogates>>) -> Self {
+        Self { grammar, tokens, surrogates }
     }
 }
 
 impl Compiled for Start {
     fn start(&self) -> Box<dyn Path> {
         let matcher = GrammarMatcher::with(&self.grammar, None, Some(false), None);
-        Box::new(Way { matcher, tokens: self.tokens })
+        Box::new(Way { matcher, tokens: self.tokens, surrogates: self.surrogates.clone(), taken: Vec::new() })
     }
 }
 
 struct Way {
     matcher: GrammarMatcher,
     tokens: i32,
+    surrogates: Option<Arc<Surrogates>>,
+    taken: Vec<TokenId>,
 }
 
 impl Path for Way {
@@ -36,7 +43,11 @@ impl Path for Way {
         let mut row = SafeManagedTensorVersioned::new(vec![0_i32; words]).map_err(|error| error.to_string())?;
         self.matcher.fill_next_token_bitmask(&mut row, None, None).map_err(|error| error.to_string())?;
         let bits = row.as_slice_contiguous::<i32>().map_err(|error| error.to_string())?;
-        Ok(bits.iter().map(|word| word.cast_unsigned()).collect())
+        let mut words: Vec<u32> = bits.iter().map(|word| word.cast_unsigned()).collect();
+        if let Some(surrogates) = &self.surrogates {
+            surrogates.remove(&mut words, self.taken.last().copied());
+        }
+        Ok(words)
     }
 
     /// The library's rows are the only rule: it writes on stderr what it refuses to go on by.
@@ -46,10 +57,12 @@ impl Path for Way {
 
     fn take(&mut self, token: TokenId) -> Result<(), String> {
         let accepted = self.matcher.accept_token(token.0.cast_signed(), None);
+        self.taken.push(token);
         accepted.then_some(()).ok_or_else(|| format!("it refuses token {token}, which its row allows"))
     }
 
     fn rollback(&mut self, count: usize) -> Result<(), String> {
+        self.taken.truncate(self.taken.len().saturating_sub(count));
         let count = i32::try_from(count).map_err(|error| error.to_string())?;
         self.matcher.rollback(Some(count)).map_err(|error| error.to_string())
     }

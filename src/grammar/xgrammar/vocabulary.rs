@@ -105,3 +105,47 @@ fn subtrees(sorted: &[(i32, &[u8])], as_vllm: bool) -> Vec<usize> {
 fn latin_1(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| char::from(*byte)).collect()
 }
+
+/// Tokens that make halves of surrogate pairs, which are no UTF-8, and which the library's classes of characters allow.
+///
+/// Such a half is the byte 0xED and one from 0xA0 on. 0xED begins a character wherever it stands, so that no more than
+/// the token before has to be known.
+pub(super) struct Surrogates {
+    /// Tokens that hold one.
+    within: Vec<u32>,
+    /// Tokens that complete one behind 0xED.
+    second: Vec<u32>,
+    /// Tokens that end with 0xED.
+    first: Vec<u32>,
+}
+
+impl Surrogates {
+    pub(super) fn of(tokenizer: &Tokenizer) -> Self {
+        let words = vec![0_u32; tokenizer.vocabulary_size().div_ceil(32)];
+        let mut found = [words.clone(), words.clone(), words];
+        for id in 0..tokenizer.vocabulary_size() {
+            let bytes = tokenizer.token_bytes(TokenId(id as u32));
+            let is = [
+                bytes.windows(2).any(|pair| pair[0] == 0xED && pair[1] >= 0xA0),
+                bytes.first().is_some_and(|first| (0xA0..0xC0).contains(first)),
+                bytes.last() == Some(&0xED),
+            ];
+            for (words, is) in found.iter_mut().zip(is) {
+                words[id / 32] |= u32::from(is) << (id % 32);
+            }
+        }
+        let [within, second, first] = found;
+        Self { within, second, first }
+    }
+
+    /// Takes out of a row what may not come after the token.
+    pub(super) fn remove(&self, row: &mut [u32], last: Option<TokenId>) {
+        let ends = |token: TokenId| {
+            self.first.get(token.index() / 32).is_some_and(|word| word >> (token.index() % 32) & 1 == 1)
+        };
+        let lists = if last.is_some_and(ends) { &[&self.within, &self.second][..] } else { &[&self.within] };
+        for words in lists {
+            row.iter_mut().zip(*words).for_each(|(row, word)| *row &= !word);
+        }
+    }
+}
