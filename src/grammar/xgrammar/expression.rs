@@ -38,6 +38,9 @@ pub(super) fn translate(source: &str, flags: &str, subject: Subject) -> Result<S
     }
     let expression = parser.parse(source).map_err(|error| error.to_string())?;
     let mut writer = Writer { out: String::new(), ranges: 0, subject };
+    if subject == Subject::JsonString {
+        writer.out += NO_AUTOMATON;
+    }
     let anchors = expression.properties();
     let free = |is_anchored: bool| if is_anchored || subject == Subject::Text { "" } else { JSON_CHARACTERS };
     writer.out += free(anchors.look_set_prefix().contains(Look::Start));
@@ -50,10 +53,14 @@ pub(super) fn translate(source: &str, flags: &str, subject: Subject) -> Result<S
 pub(super) fn json_characters(least: u64, most: Option<u64>) -> String {
     let class = JSON_CHARACTERS.trim_end_matches('*');
     match most {
-        Some(most) => format!("{class}{{{least},{most}}}"),
-        None => format!("{class}{{{least},}}"),
+        Some(most) => format!("{NO_AUTOMATON}{class}{{{least},{most}}}"),
+        None => format!("{NO_AUTOMATON}{class}{{{least},}}"),
     }
 }
+
+/// Nothing, in a way that keeps the library from making its own automaton of a pattern: it makes rules of one that is not
+/// ASCII. In the automaton of `a(x[0-9]+)?c`, the `x` may be left out (XGrammar 0.2.8).
+const NO_AUTOMATON: &str = "(?:é){0}";
 
 /// What a JSON string holds without a backslash.
 const JSON_CHARACTERS: &str = "[ !#-\\[\\]-\\u{10FFFF}]*";
@@ -233,9 +240,9 @@ mod tests {
             ("^[a-c]+x?$", Subject::Text, "(?:(?:[a-c]+)(?:(?:x)?))"),
             ("a{2,3}|.", Subject::Text, "(?:(?:(?:a){2,3})|[\\u{0}-\\u{9}\\u{B}-\\u{10FFFF}])"),
             ("[\\^-b]|[x^]|\\^", Subject::Text, "(?:[\\u{5F}-bx\\u{5E}])"),
-            ("^a$", Subject::JsonString, "(?:(?:a))"),
-            ("a", Subject::JsonString, "[ !#-\\[\\]-\\u{10FFFF}]*(?:a)[ !#-\\[\\]-\\u{10FFFF}]*"),
-            ("^\\\\\"\\n$", Subject::JsonString, "(?:(?:\\u{5C}\\u{5C}\\u{5C}\\u{22}\\u{5C}n))"),
+            ("^a$", Subject::JsonString, "(?:é){0}(?:(?:a))"),
+            ("a", Subject::JsonString, "(?:é){0}[ !#-\\[\\]-\\u{10FFFF}]*(?:a)[ !#-\\[\\]-\\u{10FFFF}]*"),
+            ("^\\\\\"\\n$", Subject::JsonString, "(?:é){0}(?:(?:\\u{5C}\\u{5C}\\u{5C}\\u{22}\\u{5C}n))"),
         ] {
             assert_eq!(translate(source, "", subject).as_deref(), Ok(translated), "{source}");
         }

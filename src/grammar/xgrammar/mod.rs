@@ -134,6 +134,10 @@ impl Library for Xgrammar {
         if !self.settings.as_vllm && first.iter().all(|word| *word == 0) {
             return Err(refused(constraint, "nothing that satisfies it".to_owned()));
         }
+        let is_json = matches!(constraint, Constraint::JsonObject | Constraint::JsonSchema(_));
+        if is_json && !self.settings.as_vllm && start.start().is_accepting() == Ok(true) {
+            return Err(refused(constraint, "a grammar of the library's that the empty text satisfies".to_owned()));
+        }
         Ok(Box::new(start))
     }
 }

@@ -25,6 +25,8 @@ const UNSEEN: &[&str] =
     &["title", "default", "description", "examples", "deprecated", "readOnly", "writeOnly", "$comment", "$schema"];
 /// The greatest divisor of integers that the library takes.
 const GREATEST_DIVISOR: u64 = 1024;
+/// Decimals of a bound that the library keeps.
+const DECIMALS: usize = 6;
 
 /// The schema as the library is to compile it, not in its strict mode.
 ///
@@ -45,9 +47,14 @@ fn rewrite(place: &str, subschema: &mut Map<String, Json>) -> Result<(), Grammar
     strings(place, subschema)?;
     let heads: Vec<&str> = HEADS.iter().copied().filter(|name| subschema.contains_key(*name)).collect();
     if let Some(head) = heads.first() {
-        values(place, head, subschema)?;
+        if subschema[*head].as_array().is_some_and(Vec::is_empty) && *head != "const" {
+            return Err(refused(&child(place, head), "one at least", "none"));
+        }
+        of_type(place, head, subschema)?;
+        let before: HashSet<String> = subschema.keys().cloned().collect();
+        values(head, subschema);
         let beside = HEADS.iter().chain(&["type"]).chain(OF_OBJECTS).chain(OF_ARRAYS).chain(OF_OTHERS);
-        let mut beside = beside.filter(|name| *name != head && subschema.contains_key(**name));
+        let mut beside = beside.filter(|name| *name != head && before.contains(**name));
         if let Some(name) = beside.next() {
             return Err(refused(
                 place,
@@ -55,7 +62,7 @@ fn rewrite(place: &str, subschema: &mut Map<String, Json>) -> Result<(), Grammar
                 &format!("`{name}`"),
             ));
         }
-        let cases = subschema[*head].as_array().map_or(1, Vec::len);
+        let cases = subschema.get(*head).and_then(Json::as_array).map_or(1, Vec::len);
         return match *head {
             "oneOf" if cases > 1 => {
                 Err(refused(&child(place, head), "`anyOf`: xgrammar does not keep cases apart", "`oneOf`"))
@@ -117,8 +124,50 @@ fn strings(place: &str, subschema: &mut Map<String, Json>) -> Result<(), Grammar
     Ok(())
 }
 
+/// Values with parts, as schemas of their parts.
+fn values(head: &str, subschema: &mut Map<String, Json>) {
+    let Some(value) = subschema.get(head).filter(|_| ["const", "enum"].contains(&head)) else { return };
+    match value {
+        Json::Array(values) if head == "enum" => {
+            if values.iter().any(has_parts) {
+                let cases = values.iter().map(constant).collect();
+                subschema.shift_remove(head);
+                subschema.insert("anyOf".to_owned(), cases);
+            }
+        }
+        value if has_parts(value) => {
+            if let Json::Object(parts) = constant(value) {
+                subschema.shift_remove(head);
+                subschema.extend(parts);
+            }
+        }
+        _ => {}
+    }
+}
+
+fn has_parts(value: &Json) -> bool {
+    value.is_object() || value.is_array()
+}
+
+/// A schema of one value, with white space between its parts; the library writes a `const` with none.
+fn constant(value: &Json) -> Json {
+    match value {
+        Json::Object(map) => {
+            let properties: Map<String, Json> = map.iter().map(|(key, value)| (key.clone(), constant(value))).collect();
+            let required: Vec<&String> = map.keys().collect();
+            json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false})
+        }
+        Json::Array(values) if values.is_empty() => json!({"type": "array", "maxItems": 0}),
+        Json::Array(values) => {
+            let items: Vec<Json> = values.iter().map(constant).collect();
+            json!({"type": "array", "prefixItems": items, "items": false, "minItems": items.len()})
+        }
+        other => json!({"const": other}),
+    }
+}
+
 /// Values beside their type: those of another type are left out.
-fn values(place: &str, head: &str, subschema: &mut Map<String, Json>) -> Result<(), GrammarError> {
+fn of_type(place: &str, head: &str, subschema: &mut Map<String, Json>) -> Result<(), GrammarError> {
     if !["const", "enum"].contains(&head) {
         return Ok(());
     }
@@ -156,6 +205,12 @@ fn is_of_type(value: &Json, name: &str) -> bool {
 }
 
 fn numbers(place: &str, subschema: &Map<String, Json>) -> Result<(), GrammarError> {
+    for name in ["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"] {
+        if let Some(bound) = subschema.get(name).filter(|bound| bound.is_number() && !is_plain(bound)) {
+            let expected = format!("a number of at most {DECIMALS} decimals: xgrammar rounds others");
+            return Err(refused(&child(place, name), expected, &shown(bound)));
+        }
+    }
     let Some(divisor) = subschema.get("multipleOf") else { return Ok(()) };
     let is_bound = |name: &&str| subschema.contains_key(*name);
     let bounds = ["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"];
@@ -167,6 +222,13 @@ fn numbers(place: &str, subschema: &Map<String, Json>) -> Result<(), GrammarErro
         return Err(refused(&child(place, "multipleOf"), expected, &shown(divisor)));
     }
     Ok(())
+}
+
+/// Whether the library writes the number out as it is.
+fn is_plain(number: &Json) -> bool {
+    let text = number.to_string();
+    let decimals = text.split_once('.').map_or(0, |(_, decimals)| decimals.len());
+    !text.contains(['e', 'E']) && decimals <= DECIMALS
 }
 
 /// Named properties and no others, or others alone.
