@@ -47,6 +47,7 @@ fn the_rows_of_vllm_follow_from_the_tokens() {
             }
         }
     }
+    println!("{rows} rows of {} constrained requests", kinds.len());
     assert!(rows > 100, "{rows} rows");
     for kind in ["json_schema", "regex", "ebnf"] {
         assert!(kinds.iter().any(|found| found == kind), "{kind}");
