@@ -45,9 +45,10 @@ lint:
 
 # The crate needs cmake and a compiler by the name of clang++: the script has both in a cache folder.
 xgrammar: model
-	@tools="$$(scripts/xgrammar-tools.sh)"; export PATH="$$tools:$$PATH"; set -ex; \
+	@set -ex; tools="$$(scripts/xgrammar-tools.sh)"; export PATH="$$tools:$$PATH"; \
 	  $(CARGO) build --features xgrammar --bin stepscope; \
-	  $(CARGO) test --features xgrammar --test xgrammar_oracle
+	  $(CARGO) clippy --features xgrammar --all-targets -- -D warnings; \
+	  $(CARGO) test --features xgrammar --lib --test record --test xgrammar_oracle
 
 FUZZ_SECONDS ?= 60
 fuzz:

@@ -20,6 +20,14 @@ pub enum Constraint {
 }
 
 impl Constraint {
+    /// A grammar in the notation that its first rule has: EBNF defines a name by `::=`, Lark by `:`.
+    pub fn grammar(source: &str) -> Self {
+        match begins_as_ebnf(source) {
+            true => Self::Ebnf(source.to_owned()),
+            false => Self::Lark(source.to_owned()),
+        }
+    }
+
     /// Its kind, as captures name it.
     pub fn kind(&self) -> &'static str {
         match self {
@@ -53,5 +61,51 @@ impl Constraint {
             "ebnf" => Self::Ebnf(source.to_owned()),
             _ => return None,
         })
+    }
+}
+
+fn begins_as_ebnf(source: &str) -> bool {
+    let source = without_space(source);
+    let rest =
+        source.trim_start_matches(|character: char| character.is_ascii_alphanumeric() || "_-.".contains(character));
+    let has_name = rest.len() < source.len();
+    // Options of the rule.
+    let rest = rest.strip_prefix('[').and_then(|rest| rest.split_once(']')).map_or(rest, |(_, rest)| rest);
+    has_name && without_space(rest).starts_with("::=")
+}
+
+/// The text behind white space and the comments of either notation.
+fn without_space(source: &str) -> &str {
+    let mut rest = source.trim_start();
+    while rest.starts_with('#') || rest.starts_with("//") {
+        rest = rest.split_once('\n').map_or("", |(_, rest)| rest).trim_start();
+    }
+    rest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_rule_says_which_notation_a_grammar_is_in() {
+        for source in [
+            "root ::= \"a\"",
+            "\n  # says: so\n// or so\nroot-1.b\t# and here\n::= [:]",
+            "root[max_tokens=3] ::= \"a\"",
+        ] {
+            assert_eq!(Constraint::grammar(source), Constraint::Ebnf(source.to_owned()));
+        }
+        for source in [
+            "start: \"a ::= b\"",
+            "// root ::= a\nstart: /::=/",
+            "# root ::= a\n%ignore \" \"\nstart: \"a\"",
+            "?start: a\na: \"::=\"",
+            "start[capture=\"x ::= y\"]: \"a\"",
+            "::= \"a\"",
+            "",
+        ] {
+            assert_eq!(Constraint::grammar(source), Constraint::Lark(source.to_owned()));
+        }
     }
 }

@@ -20,6 +20,8 @@ pub(super) enum Foreign<'a> {
     Expression(&'a str, &'a str),
     /// A special token, in its brackets.
     Special(&'a str),
+    /// A rule of the text up to a marker, and the marker: `rule[lazy]: /(.|\n)*/ "marker"`.
+    UpTo { rule: &'a str, marker: &'a str },
 }
 
 /// The grammar as llguidance is to compile it: every schema after `%json` prepared.
@@ -30,7 +32,7 @@ pub(super) enum Foreign<'a> {
 pub(super) fn prepare(source: &str, whitespace: Whitespace) -> Result<String, GrammarError> {
     rewrite(source, REFUSED_ATTRIBUTES, &mut |foreign| match foreign {
         Foreign::Schema(value) => Ok(Some(format!("%json {}", schema::prepare(value, whitespace)?))),
-        Foreign::Expression(..) | Foreign::Special(_) => Ok(None),
+        Foreign::Expression(..) | Foreign::Special(_) | Foreign::UpTo { .. } => Ok(None),
     })
 }
 
@@ -49,6 +51,15 @@ pub(super) fn rewrite(
     let mut prepared = String::with_capacity(source.len());
     let (mut at, mut depth) = (0, 0_usize);
     while let Some(piece) = Piece::at(source, at) {
+        if let Piece::Word(rule) = piece
+            && let Some((marker, length)) = up_to_marker(rule, &source[at + rule.len()..])
+            && let Some(own) =
+                replace(Foreign::UpTo { rule, marker: &marker }).map_err(|error| within(source, at, error))?
+        {
+            prepared += &own;
+            at += rule.len() + length;
+            continue;
+        }
         match piece {
             Piece::Open if depth == MAX_DEPTH => {
                 return Err(refused(
@@ -57,6 +68,10 @@ pub(super) fn rewrite(
                     format!("at most {MAX_DEPTH} groups in each other"),
                     "more".to_owned(),
                 ));
+            }
+            Piece::Unclosed => {
+                let (expected, found) = ("strings and expressions that are closed", "one that goes on to the end");
+                return Err(refused(source, at, expected.to_owned(), found.to_owned()));
             }
             Piece::Open => depth += 1,
             Piece::Close => depth = depth.saturating_sub(1),
@@ -85,7 +100,7 @@ pub(super) fn rewrite(
                 let flags = &source[at + length..];
                 let flags =
                     &flags[..flags.len() - flags.trim_start_matches(|flag: char| flag.is_ascii_lowercase()).len()];
-                let inside = source[at..at + length].trim_start_matches('/').strip_suffix('/').unwrap_or_default();
+                let inside = &source[at + 1..at + length - 1];
                 let own = replace(Foreign::Expression(inside, flags)).map_err(|error| within(source, at, error))?;
                 prepared += &own.unwrap_or_else(|| source[at..at + length + flags.len()].to_owned());
                 at += length + flags.len();
@@ -124,8 +139,10 @@ enum Piece<'a> {
     Json(&'static str),
     /// The name of a rule, a terminal or an attribute.
     Word(&'a str),
-    /// So many bytes of a regular expression, without its flags.
+    /// So many bytes of a regular expression, both slashes included, without its flags.
     Expression(usize),
+    /// A string or an expression that goes on to the end.
+    Unclosed,
     /// So many bytes of the name of a special token, or of ids.
     Special(usize),
     /// So many bytes of anything else: a string or a comment as a whole.
@@ -139,11 +156,11 @@ impl<'a> Piece<'a> {
         Some(match first {
             '(' | '[' | '{' => Self::Open,
             ')' | ']' | '}' => Self::Close,
-            '"' => Self::Text(quoted(rest, '"')),
+            '"' => quoted(rest, '"').map_or(Self::Unclosed, Self::Text),
             '<' if special(rest) == 1 => Self::Text(1),
             '<' => Self::Special(special(rest)),
             '/' if rest.starts_with("//") => Self::Text(rest.find('\n').unwrap_or(rest.len())),
-            '/' => Self::Expression(quoted(rest, '/')),
+            '/' => quoted(rest, '/').map_or(Self::Unclosed, Self::Expression),
             '#' => Self::Text(rest.find('\n').unwrap_or(rest.len())),
             '%' if rest.starts_with("%json") => Self::Json("%json"),
             '%' if rest.starts_with("%llguidance") => Self::Json("%llguidance"),
@@ -154,7 +171,7 @@ impl<'a> Piece<'a> {
 
     fn length(&self) -> usize {
         match self {
-            Self::Open | Self::Close => 1,
+            Self::Open | Self::Close | Self::Unclosed => 1,
             Self::Json(keyword) => keyword.len(),
             Self::Word(word) => word.len(),
             Self::Text(length) | Self::Expression(length) | Self::Special(length) => *length,
@@ -172,6 +189,17 @@ fn is_attribute(word: &str, attributes: &[&str], rest: &str) -> bool {
     attributes.contains(&word) && rest.trim_start().starts_with(after)
 }
 
+/// The marker of a rule `name[lazy]: /(.|\n)*/ "marker"`, and the bytes behind the name; `rest` is what stands there.
+pub(super) fn up_to_marker(rule: &str, rest: &str) -> Option<(String, usize)> {
+    let text = rest.strip_prefix("[lazy]: /(.|\\n)*/ ").filter(|text| text.starts_with('"'))?;
+    let (text, after) = text.split_at(quoted(text, '"')?);
+    let is_all = after.is_empty()
+        || after.starts_with('\n') && after.trim_start().chars().next().is_none_or(|next| is_word(next) || next == '%');
+    let starts_rule = rule.starts_with(|first: char| first.is_ascii_lowercase());
+    let marker = serde_json::from_str(text).ok().filter(|_| is_all && starts_rule)?;
+    Some((marker, rest.len() - after.len()))
+}
+
 /// Bytes of the name of a special token, which may hold a slash.
 fn special(rest: &str) -> usize {
     let end = rest[1..].find(|character: char| character.is_whitespace() || "<>".contains(character));
@@ -181,18 +209,18 @@ fn special(rest: &str) -> usize {
     }
 }
 
-/// Bytes of a string or regular expression, both delimiters included; to the end, if the second is missing.
-fn quoted(rest: &str, delimiter: char) -> usize {
+/// Bytes of a string or regular expression, both delimiters included; `None` if the second is missing.
+fn quoted(rest: &str, delimiter: char) -> Option<usize> {
     let mut escaped = false;
     for (index, character) in rest.char_indices().skip(1) {
         match character {
             _ if escaped => escaped = false,
             '\\' => escaped = true,
-            other if other == delimiter => return index + 1,
+            other if other == delimiter => return Some(index + 1),
             _ => {}
         }
     }
-    rest.len()
+    None
 }
 
 /// The JSON value at a place, and how many bytes it takes.

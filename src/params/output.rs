@@ -107,11 +107,7 @@ fn structured_outputs(value: &Value) -> Result<Constraint, RequestFault> {
         "json_object" => read::boolean(&field, value).map(|_| Constraint::JsonObject),
         "regex" => Ok(Constraint::Regex(read::string(&field, value)?.to_owned())),
         "choice" => choice(&field, value),
-        // As vLLM tells them apart, for the grammars that xgrammar reads.
-        _ => read::string(&field, value).map(|source| match source.contains("::=") {
-            true => Constraint::Ebnf(source.to_owned()),
-            false => Constraint::Lark(source.to_owned()),
-        }),
+        _ => read::string(&field, value).map(Constraint::grammar),
     }
 }
 

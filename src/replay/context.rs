@@ -11,7 +11,7 @@ use super::forward::PlainModel;
 use super::gaps::Gaps;
 use super::grammars::Grammars;
 use super::joined::joined;
-use super::preflight::{Preflight, recorded_grammar_library};
+use super::preflight::Preflight;
 use super::recording::{RecordedSequence, Recording, RowId};
 use super::rejection::Proposal;
 use super::report::{Place, Report};
@@ -19,7 +19,6 @@ use super::rules::{Rules, RulesError};
 use super::sampler::Situation;
 use super::verdict::{CheckName, Skip};
 use crate::capture::records::{Admission, MOST_DRAFTS, MaskRecord, ModelIdentity, RowRecord, StepRecord, StopReason};
-use crate::grammar::Backend;
 use crate::model::Model;
 
 /// One capture under replay.
@@ -83,11 +82,6 @@ impl<'a> Context<'a> {
     pub(super) fn most_drafts(&self) -> Option<usize> {
         let drafts = self.setting("drafts")?.as_u64()?;
         usize::try_from(drafts).ok().filter(|drafts| *drafts <= MOST_DRAFTS)
-    }
-
-    /// The grammar library that was recorded with; the default one where none is named.
-    pub(super) fn grammar_backend(&self) -> Backend {
-        recorded_grammar_library(self.recording.header()).map_or_else(Backend::default, |(backend, _)| backend)
     }
 
     /// A recorded setting, where it is there and is not "none".

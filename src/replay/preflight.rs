@@ -343,10 +343,13 @@ fn same_grammar_library(header: &Header) -> Result<String, String> {
     let (backend, recorded) = recorded_grammar_library(header)
         .ok_or_else(|| format!("the capture does not say that it was recorded with {names}, which are known here"))?;
     let (name, version) = backend.component();
-    match recorded == version {
-        true if backend.is_built() => Ok(format!("both sides use `{name}` {version}")),
-        true => Err(format!("recorded with `{name}` {version}, which this build lacks; {HOW_TO_BUILD}")),
-        false => Err(format!("recorded with `{name}` {recorded}, and this build has {version}")),
+    match (backend.is_built(), recorded == version) {
+        (true, true) => Ok(format!("both sides use `{name}` {version}")),
+        (true, false) => Err(format!("recorded with `{name}` {recorded}, and this build has {version}")),
+        (false, true) => Err(format!("recorded with `{name}` {version}, which this build lacks; {HOW_TO_BUILD}")),
+        (false, false) => Err(format!(
+            "recorded with `{name}` {recorded}, and this build lacks the library, of which {version} can be had"
+        )),
     }
 }
 

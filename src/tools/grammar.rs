@@ -4,34 +4,25 @@ use std::fmt::Write;
 
 use serde_json::json;
 
-use super::{CLOSE, OPEN, Tag, ToolChoice, ToolFormat, ToolUse, text};
-use crate::grammar::{Backend, Constraint};
+use super::{CLOSE, OPEN, Tag, ToolChoice, ToolFormat, ToolUse};
+use crate::grammar::Constraint;
 use crate::model::Tokenizer;
 
 /// What the output has to look like; `None` where the tools ask for nothing.
 ///
 /// With a choice left to the model, any text may come, and what begins as a call has to go on as one. Where a tag is a
 /// special token, only the token opens a call; else its text does.
-pub fn grammar(
-    tools: &ToolUse,
-    format: &dyn ToolFormat,
-    tokenizer: &Tokenizer,
-    backend: Backend,
-) -> Option<Constraint> {
+pub fn grammar(tools: &ToolUse, format: &dyn ToolFormat, tokenizer: &Tokenizer) -> Option<Constraint> {
     let callable = tools.callable();
     if callable.is_empty() {
         return None;
     }
-    let tag = |text: &str| tag(text, tokenizer, backend);
+    let tag = |text: &str| tag(text, tokenizer);
     let (open, close) = (tag(OPEN), tag(CLOSE));
     let mut lark = match (&tools.choice, open.is_special) {
         (ToolChoice::Required | ToolChoice::Named(_), _) => format!("start: {} calls\n", open.expression),
         (_, true) => format!("start: text? ({} calls)?\ntext: /(.|\\n)+/\n", open.expression),
-        (_, false) => format!(
-            "start: text | lead calls\ntext: {}\n{}",
-            text::without(OPEN, backend),
-            text::up_to("lead", OPEN, backend)
-        ),
+        (_, false) => format!("start: text | lead calls\ntext: /(.|\\n)*/\nlead[lazy]: /(.|\\n)*/ {}\n", json!(OPEN)),
     };
     let more = if tools.parallel { format!(" (\"\\n\" {} call)*", open.expression) } else { String::new() };
     let names: Vec<String> = (0..callable.len()).map(|index| format!("tool_{index}")).collect();
@@ -43,9 +34,9 @@ pub fn grammar(
     Some(Constraint::Lark(lark))
 }
 
-fn tag(text: &str, tokenizer: &Tokenizer, backend: Backend) -> Tag {
+fn tag(text: &str, tokenizer: &Tokenizer) -> Tag {
     match tokenizer.token_id(text).filter(|token| tokenizer.is_special(*token)) {
-        Some(token) => Tag { expression: format!("<[{token}]>"), is_special: true, backend },
-        None => Tag { expression: json!(text).to_string(), is_special: false, backend },
+        Some(token) => Tag { expression: format!("<[{token}]>"), is_special: true },
+        None => Tag { expression: json!(text).to_string(), is_special: false },
     }
 }

@@ -7,7 +7,6 @@ mod grammar;
 mod json;
 mod prompt;
 mod tagged;
-mod text;
 
 pub use self::grammar::grammar;
 pub use self::json::JsonFormat;
@@ -15,8 +14,6 @@ pub use self::prompt::{ToldTemplate, for_template};
 pub use self::tagged::TaggedFormat;
 
 use serde_json::Value as Json;
-
-use crate::grammar::Backend;
 
 /// A function that the model may call.
 #[derive(Clone, Debug, PartialEq)]
@@ -104,8 +101,6 @@ pub struct Tag {
     pub expression: String,
     /// Whether it is a special token, which no free text can spell.
     pub is_special: bool,
-    /// The library that reads the grammar.
-    pub backend: Backend,
 }
 
 /// Opens a call.

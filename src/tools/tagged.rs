@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value as Json, json};
 
-use super::{Tag, Tool, ToolCall, ToolFormat, find, shortened, text};
+use super::{Tag, Tool, ToolCall, ToolFormat, find, shortened};
 
 /// `<function=NAME>` and `<parameter=KEY>` tags in `<tool_call>` tags, as Qwen 3 Coder writes calls.
 ///
@@ -115,7 +115,7 @@ fn value(parameter: &str, schema: &Json, tag: &dyn Fn(&str) -> Tag, rules: &mut 
         *rules += &format!("{rule}: /(.|\\n)*/\n");
         return (rule, format!("{} \"\\n\"", close.expression));
     }
-    *rules += &text::up_to(&rule, &format!("\n{END_PARAMETER}\n"), close.backend);
+    *rules += &format!("{rule}[lazy]: /(.|\\n)*/ {}\n", quoted(&format!("\n{END_PARAMETER}\n")));
     (rule, String::new())
 }
 

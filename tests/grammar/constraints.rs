@@ -148,6 +148,8 @@ fn what_could_not_be_rolled_back_or_ended_is_refused() {
         ("start: text \"b\"\ntext[lazy, stop = \"x\"]: /[a-z]+/", "found `stop`"),
         ("start: text \"b\"\ntext[temperature=0.5]: /[a-z]+/", "found `temperature`"),
         ("start: text \"b\"\ntext[suffix=\"\"]: /[a-z]+/", "found a text that only an end token ends"),
+        ("start: \"x\" A\nA: /[0-9]+", "found one that goes on to the end"),
+        ("start: \"x\" A\nA: /[0-9]+\\/", "found one that goes on to the end"),
     ] {
         let reason = refusal(&Constraint::Lark(source.to_owned()));
         assert!(reason.ends_with(found), "{source}: {reason}");
@@ -305,6 +307,11 @@ fn matchers_can_move_between_threads() {
 
 #[test]
 fn the_recorded_version_is_the_one_that_is_built() {
-    let (name, version) = Backend::Llguidance.component();
-    assert!(include_str!("../../Cargo.lock").contains(&format!("name = \"{name}\"\nversion = \"{version}\"")));
+    // The version of XGrammar stands in the source of this crate, and not in its own: another crate may have another.
+    let crate_of_xgrammar = ("xgrammar", "0.6.0");
+    assert_eq!(Backend::Xgrammar.component(), ("xgrammar", "0.2.8"));
+    for (name, version) in [Backend::Llguidance.component(), crate_of_xgrammar] {
+        let locked = format!("name = \"{name}\"\nversion = \"{version}\"");
+        assert!(include_str!("../../Cargo.lock").contains(&locked), "{name} {version}");
+    }
 }

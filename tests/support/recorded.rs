@@ -60,7 +60,7 @@ fn record_with(synthetic: SyntheticModel, settings: &str, poisoned: impl Fn(&Mod
 }
 
 /// Records with NaN in place of the floats that `poisoned` names; none are if it is empty.
-fn record_requests(
+pub fn record_requests(
     synthetic: SyntheticModel,
     settings: &str,
     context_length: usize,

@@ -7,10 +7,16 @@ mod captures;
 mod differences;
 mod documents;
 mod masks;
+mod names;
+#[allow(dead_code, reason = "each test binary uses a part of it")]
+#[path = "../support/recorded.rs"]
+mod recorded;
+mod recording;
 mod rollback;
 #[allow(dead_code, reason = "another test's, which uses all of it")]
 #[path = "../grammar/support.rs"]
 mod support;
+mod tools;
 
 use stepscope::grammar::{Backend, GrammarSettings, Whitespace};
 

@@ -82,7 +82,7 @@ pub struct Admission {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ConstraintRecord {
-    /// `json_object`, `json_schema`, `regex`, `choice` or `lark`; or the recording engine's own word for it.
+    /// `json_object`, `json_schema`, `regex`, `choice`, `lark` or `ebnf`; or the recording engine's own word for it.
     pub kind: String,
     /// The schema or the choices as JSON text, the expression or the grammar as it is; empty for `json_object`.
     pub source: String,

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use anyhow::Context;
 
 use crate::engine::constraint::OutputGrammar;
-use crate::grammar::{Backend, Grammar, GrammarError, GrammarFactory, GrammarSettings};
+use crate::grammar::{Grammar, GrammarError, GrammarFactory, GrammarSettings};
 use crate::model::Model;
 use crate::params::{OutputConstraint, RequestFault};
 use crate::types::TokenId;
@@ -51,11 +51,6 @@ impl<'a> Grammars<'a> {
         };
         let begins_after = self.reasoning_end.filter(|end| !self.has_reasoned(prompt, *end));
         Ok(OutputGrammar { constraint: constraint.clone(), grammar, begins_after })
-    }
-
-    /// The library that compiles them.
-    pub fn backend(&self) -> Backend {
-        self.settings.backend
     }
 
     fn factory(&self) -> Result<&GrammarFactory, GrammarError> {

@@ -125,7 +125,7 @@ impl<'a> Preparation<'a> {
     /// What the tools of a request demand of its output.
     fn constraint_of_tools(&self, request: &Request) -> Option<OutputConstraint> {
         let tools = request.tools.as_ref()?;
-        let constraint = tools::grammar(tools, self.tool_format, self.tokenizer, self.grammars.backend())?;
+        let constraint = tools::grammar(tools, self.tool_format, self.tokenizer)?;
         Some(OutputConstraint { field: "tools", constraint })
     }
 

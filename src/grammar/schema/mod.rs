@@ -15,6 +15,7 @@ mod format;
 mod keyword;
 mod numbers;
 mod pattern;
+mod reference;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashSet};
@@ -84,6 +85,7 @@ pub(super) fn admit(schema: &Json) -> Result<Admitted, GrammarError> {
     while let Some(place) = walk.waiting.pop() {
         walk.visit(&place)?;
     }
+    reference::check(&prepared, draft, &walk.visited)?;
     finite::check(&prepared, &walk.visited)?;
     let Walk { mut rewrites, visited: places, .. } = walk;
     // New keys change the places below them, so they come last, and the deepest first.
@@ -250,23 +252,16 @@ impl Walk<'_> {
 
     /// The library reads a reference as plain keys between slashes.
     fn reference(&mut self, place: &str, value: &Json) -> Result<(), GrammarError> {
-        let expected = "a reference into this document, as in `#/$defs/name`, without `~` and `%` escapes";
+        let expected =
+            "a reference into this document, as in `#/$defs/name`, without empty keys and `~` and `%` escapes";
         match value.as_str().and_then(|reference| reference.strip_prefix('#')) {
-            Some(target)
-                if target.is_empty()
-                    || target.starts_with('/')
-                        && target.len() > 1
-                        && !target.contains(['~', '%'])
-                        && !target.contains("/patternProperties/") =>
-            {
-                match self.root.pointer(target) {
-                    Some(_) => {
-                        self.waiting.push(target.to_owned());
-                        Ok(())
-                    }
-                    None => Err(refused(place, "a reference to something in this document", &shown(value))),
+            Some(target) if reference::is_plain(target) => match self.root.pointer(target) {
+                Some(_) => {
+                    self.waiting.push(target.to_owned());
+                    Ok(())
                 }
-            }
+                None => Err(refused(place, "a reference to something in this document", &shown(value))),
+            },
             _ => Err(refused(place, expected, &shown(value))),
         }
     }

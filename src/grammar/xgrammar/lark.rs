@@ -1,21 +1,23 @@
-//! Lark grammars in XGrammar's dialect, and its EBNF.
+//! Lark grammars in XGrammar's dialect.
+
+use std::borrow::Cow;
 
 use serde_json::Value as Json;
 
 use super::expression::{self, Subject};
+use super::marker::Marker;
 use super::vocabulary::SpecialTokens;
 use crate::grammar::GrammarError;
-use crate::grammar::lark::{Foreign, rewrite};
+use crate::grammar::lark::{Foreign, rewrite, up_to_marker};
 use crate::types::TokenId;
 
 /// Attributes of rules that change what may come, or that the library means otherwise: text up to a marker may end without
 /// it there.
 const REFUSED_ATTRIBUTES: &[&str] =
     &["max_tokens", "max_chars", "stop", "stop_capture", "temperature", "lazy", "suffix"];
-/// Bytes of a grammar.
-const MAX_BYTES: usize = 256 * 1024;
-/// What in EBNF goes beyond rules of characters.
-const MACROS: &[&str] = &["TagDispatch(", "TokenTagDispatch(", "Token(", "ExcludeToken(", "Regex("];
+/// How a grammar begins under which text may come, or text up to a marker and calls; the marker follows. llguidance gives
+/// `lead` precedence: the text alone does not hold the marker.
+const TEXT_OR_CALLS: &str = "start: text | lead calls\ntext: /(.|\\n)*/\n";
 
 /// A grammar for the library, and the schemas that it names.
 pub(super) struct Prepared {
@@ -35,6 +37,11 @@ pub(super) fn prepare(source: &str, tokens: &SpecialTokens) -> Result<Prepared, 
         expected: expected.to_owned(),
         found,
     };
+    // The library reads up to the first one.
+    if source.contains('\0') {
+        return Err(refused("no U+0000", "one".to_owned()));
+    }
+    let source = &text_without_marker(source);
     let rewritten = rewrite(source, REFUSED_ATTRIBUTES, &mut |foreign| match foreign {
         Foreign::Schema(schema) => {
             schemas.push(schema.clone());
@@ -45,6 +52,12 @@ pub(super) fn prepare(source: &str, tokens: &SpecialTokens) -> Result<Prepared, 
             let translated = translated.map_err(|found| refused("an expression that xgrammar can follow", found))?;
             // An expression of nothing is a text of nothing.
             Ok(Some(if translated.is_empty() { "\"\"".to_owned() } else { format!("/{translated}/") }))
+        }
+        Foreign::UpTo { rule, marker } => {
+            let Some(marker) = Marker::of(marker) else { return Ok(None) };
+            let translated = expression::translate(&marker.up_to(), "", Subject::Text);
+            let translated = translated.map_err(|found| refused("an expression that xgrammar can follow", found))?;
+            Ok(Some(format!("{rule}: /{translated}/")))
         }
         Foreign::Special(name) => {
             let ids = ids(name, tokens);
@@ -63,6 +76,16 @@ pub(super) fn prepare(source: &str, tokens: &SpecialTokens) -> Result<Prepared, 
     Ok(Prepared { source: rewritten, names, schemas })
 }
 
+/// The grammar with text alone that does not hold the marker, where it is of the form in which that is meant.
+fn text_without_marker(source: &str) -> Cow<'_, str> {
+    let rest = source.strip_prefix(TEXT_OR_CALLS);
+    let found = rest.and_then(|rest| Some((rest, up_to_marker("lead", rest.strip_prefix("lead")?)?)));
+    match found.and_then(|(rest, (marker, _))| Some((rest, Marker::of(&marker)?))) {
+        Some((rest, marker)) => format!("start: text | lead calls\ntext: /{}/\n{rest}", marker.without()).into(),
+        None => source.into(),
+    }
+}
+
 /// The tokens that a name in brackets stands for, as ranges.
 fn ids(name: &str, tokens: &SpecialTokens) -> Option<Vec<(u32, u32)>> {
     let Some(list) = name.strip_prefix("<[").and_then(|name| name.strip_suffix("]>")) else {
@@ -73,23 +96,4 @@ fn ids(name: &str, tokens: &SpecialTokens) -> Option<Vec<(u32, u32)>> {
         Some((first.trim().parse().ok()?, last.trim().parse().ok()?))
     };
     list.split(',').map(range).collect()
-}
-
-/// Whether the grammar is one of characters alone, with no options.
-///
-/// # Errors
-/// If it is not.
-pub(super) fn check_ebnf(source: &str) -> Result<(), GrammarError> {
-    let refused =
-        |expected: String, found: String| Err(GrammarError::Refused { place: "grammar".to_owned(), expected, found });
-    if source.len() > MAX_BYTES {
-        return refused(format!("at most {MAX_BYTES} bytes"), source.len().to_string());
-    }
-    if let Some(found) = MACROS.iter().find(|found| source.contains(**found)) {
-        return refused("rules of characters alone".to_owned(), format!("`{found}`"));
-    }
-    if source.match_indices("::=").any(|(at, _)| source[..at].trim_end().ends_with(']')) {
-        return refused("rules without options".to_owned(), "`]` before `::=`".to_owned());
-    }
-    Ok(())
 }

@@ -1,9 +1,12 @@
 //! XGrammar: the library that vLLM has by default, in builds with the feature `xgrammar`.
 
+mod ebnf;
 mod expression;
 mod lark;
+mod marker;
 mod path;
 mod schema;
+mod values;
 mod vocabulary;
 
 use std::sync::Arc;
@@ -69,7 +72,7 @@ impl Xgrammar {
                 compiled.map_err(|error| refused(error.to_string()))
             }
             Constraint::Ebnf(source) => {
-                lark::check_ebnf(source)?;
+                ebnf::check(source)?;
                 compile(&Grammar::from_ebnf(source, None).map_err(|error| refused(error.to_string()))?)
             }
         }

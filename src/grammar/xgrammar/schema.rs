@@ -4,11 +4,12 @@
 //! with a warning on stderr. What it would loosen is refused here, by name and place; what it can only narrow is narrowed:
 //! an object with named properties has no others.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::HashSet;
 
 use serde_json::{Map, Value as Json, json};
 
 use super::expression::{self, Subject};
+use super::values;
 use crate::grammar::GrammarError;
 use crate::grammar::schema::{Admitted, admit, child, refused, shown};
 
@@ -20,13 +21,32 @@ const OF_OBJECTS: &[&str] =
 const OF_ARRAYS: &[&str] = &["items", "prefixItems", "minItems", "maxItems"];
 const OF_OTHERS: &[&str] =
     &["pattern", "minLength", "maxLength", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"];
-/// Keys that the library takes no notice of when it looks whether it has seen a schema before, names of properties too.
-const UNSEEN: &[&str] =
-    &["title", "default", "description", "examples", "deprecated", "readOnly", "writeOnly", "$comment", "$schema"];
 /// The greatest divisor of integers that the library takes.
 const GREATEST_DIVISOR: u64 = 1024;
 /// Decimals of a bound that the library keeps.
 const DECIMALS: usize = 6;
+
+/// The key of [`Identities`]: it sorts before every keyword, and admission lets none of this name through.
+const IDENTITY: &str = "!";
+/// Where the schema of any value stands in the root, likewise.
+const ANY: &str = "!any";
+
+/// Numbers for subschemas, each of which gets one under a key that means nothing.
+///
+/// The library looks by its own spelling of a schema whether it has seen it before, and takes one for another where the
+/// spelling leaves a name out or does not escape it. It begins with this key.
+#[derive(Default)]
+pub(super) struct Identities(u64);
+
+impl Identities {
+    /// Gives one to a schema that is an object.
+    pub(super) fn give(&mut self, schema: &mut Json) {
+        if let Some(schema) = schema.as_object_mut() {
+            self.0 += 1;
+            schema.insert(IDENTITY.to_owned(), self.0.into());
+        }
+    }
+}
 
 /// The schema as the library is to compile it, not in its strict mode.
 ///
@@ -34,16 +54,45 @@ const DECIMALS: usize = 6;
 /// If any part of it would not be enforced.
 pub(super) fn prepare(schema: &Json) -> Result<Json, GrammarError> {
     let Admitted { schema: mut prepared, places } = admit(schema)?;
+    let identities = &mut Identities::default();
     for place in &places {
         if let Some(Json::Object(subschema)) = prepared.pointer_mut(place) {
-            rewrite(place, subschema)?;
+            rewrite(place, subschema, identities)?;
         }
     }
-    check_cache_keys(&prepared, &places)?;
+    for place in &places {
+        let Some(subschema) = prepared.pointer_mut(place) else { continue };
+        if *subschema == Json::Bool(true) {
+            *subschema = any();
+        }
+        identities.give(subschema);
+    }
+    if let Some(root) = prepared.as_object_mut() {
+        root.insert(ANY.to_owned(), any_value(identities));
+    }
     Ok(prepared)
 }
 
-fn rewrite(place: &str, subschema: &mut Map<String, Json>) -> Result<(), GrammarError> {
+/// Any value. The library's own rule for it has a space after commas whatever it is told.
+fn any() -> Json {
+    json!({"$ref": format!("#/{ANY}")})
+}
+
+fn any_value(identities: &mut Identities) -> Json {
+    let simple = ["null", "boolean", "number", "string"].map(|name| json!({"type": name}));
+    let mut items = any();
+    identities.give(&mut items);
+    let mut values = items.clone();
+    identities.give(&mut values);
+    let parts = [json!({"type": "array", "items": items}), json!({"type": "object", "additionalProperties": values})];
+    let mut cases: Vec<Json> = simple.into_iter().chain(parts).collect();
+    cases.iter_mut().for_each(|case| identities.give(case));
+    let mut value = json!({"anyOf": cases});
+    identities.give(&mut value);
+    value
+}
+
+fn rewrite(place: &str, subschema: &mut Map<String, Json>, identities: &mut Identities) -> Result<(), GrammarError> {
     strings(place, subschema)?;
     let heads: Vec<&str> = HEADS.iter().copied().filter(|name| subschema.contains_key(*name)).collect();
     if let Some(head) = heads.first() {
@@ -52,7 +101,7 @@ fn rewrite(place: &str, subschema: &mut Map<String, Json>) -> Result<(), Grammar
         }
         of_type(place, head, subschema)?;
         let before: HashSet<String> = subschema.keys().cloned().collect();
-        values(head, subschema);
+        values::rewrite(place, head, subschema, identities)?;
         let beside = HEADS.iter().chain(&["type"]).chain(OF_OBJECTS).chain(OF_ARRAYS).chain(OF_OTHERS);
         let mut beside = beside.filter(|name| *name != head && before.contains(**name));
         if let Some(name) = beside.next() {
@@ -75,6 +124,9 @@ fn rewrite(place: &str, subschema: &mut Map<String, Json>) -> Result<(), Grammar
             _ => Ok(()),
         };
     }
+    if subschema.get("type").is_some_and(|types| types.as_array().is_some_and(Vec::is_empty)) {
+        return Err(refused(&child(place, "type"), "one at least", "none"));
+    }
     if !subschema.contains_key("type") {
         let has = |names: &[&str]| names.iter().any(|name| subschema.contains_key(*name));
         let goes_by = has(&["properties", "additionalProperties"]) || has(&["items", "prefixItems"]);
@@ -82,9 +134,27 @@ fn rewrite(place: &str, subschema: &mut Map<String, Json>) -> Result<(), Grammar
         if let Some(name) = asked.find(|name| subschema.contains_key(**name)).filter(|_| !goes_by) {
             return Err(refused(place, "`type`, without which xgrammar allows anything", &format!("`{name}` alone")));
         }
+        if !goes_by {
+            subschema.insert("$ref".to_owned(), any()["$ref"].take());
+            return Ok(());
+        }
     }
     numbers(place, subschema)?;
-    objects(place, subschema)
+    if concerns(subschema, "array", OF_ARRAYS) && !subschema.contains_key("items") {
+        let mut items = any();
+        identities.give(&mut items);
+        subschema.insert("items".to_owned(), items);
+    }
+    objects(place, subschema, identities)
+}
+
+/// Whether values of a type are among those that the schema is about.
+fn concerns(subschema: &Map<String, Json>, name: &str, keywords: &[&str]) -> bool {
+    keywords.iter().any(|keyword| subschema.contains_key(*keyword))
+        || match subschema.get("type") {
+            Some(Json::Array(types)) => types.iter().any(|other| other == name),
+            other => other.is_some_and(|other| other == name),
+        }
 }
 
 /// Lengths and patterns as one pattern of what stands between the quotes.
@@ -122,48 +192,6 @@ fn strings(place: &str, subschema: &mut Map<String, Json>) -> Result<(), Grammar
     };
     subschema.insert("pattern".to_owned(), pattern.into());
     Ok(())
-}
-
-/// Values with parts, as schemas of their parts.
-fn values(head: &str, subschema: &mut Map<String, Json>) {
-    let Some(value) = subschema.get(head).filter(|_| ["const", "enum"].contains(&head)) else { return };
-    match value {
-        Json::Array(values) if head == "enum" => {
-            if values.iter().any(has_parts) {
-                let cases = values.iter().map(constant).collect();
-                subschema.shift_remove(head);
-                subschema.insert("anyOf".to_owned(), cases);
-            }
-        }
-        value if has_parts(value) => {
-            if let Json::Object(parts) = constant(value) {
-                subschema.shift_remove(head);
-                subschema.extend(parts);
-            }
-        }
-        _ => {}
-    }
-}
-
-fn has_parts(value: &Json) -> bool {
-    value.is_object() || value.is_array()
-}
-
-/// A schema of one value, with white space between its parts; the library writes a `const` with none.
-fn constant(value: &Json) -> Json {
-    match value {
-        Json::Object(map) => {
-            let properties: Map<String, Json> = map.iter().map(|(key, value)| (key.clone(), constant(value))).collect();
-            let required: Vec<&String> = map.keys().collect();
-            json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false})
-        }
-        Json::Array(values) if values.is_empty() => json!({"type": "array", "maxItems": 0}),
-        Json::Array(values) => {
-            let items: Vec<Json> = values.iter().map(constant).collect();
-            json!({"type": "array", "prefixItems": items, "items": false, "minItems": items.len()})
-        }
-        other => json!({"const": other}),
-    }
 }
 
 /// Values beside their type: those of another type are left out.
@@ -216,7 +244,7 @@ fn numbers(place: &str, subschema: &Map<String, Json>) -> Result<(), GrammarErro
     let bounds = ["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"];
     if subschema.get("type") != Some(&json!("integer"))
         || !divisor.as_u64().is_some_and(|divisor| (1..=GREATEST_DIVISOR).contains(&divisor))
-        || bounds.iter().any(|name| is_bound(name))
+        || bounds.iter().any(is_bound)
     {
         let expected = format!("an integer up to {GREATEST_DIVISOR}, of `type` integer without bounds, for xgrammar");
         return Err(refused(&child(place, "multipleOf"), expected, &shown(divisor)));
@@ -232,7 +260,7 @@ fn is_plain(number: &Json) -> bool {
 }
 
 /// Named properties and no others, or others alone.
-fn objects(place: &str, subschema: &mut Map<String, Json>) -> Result<(), GrammarError> {
+fn objects(place: &str, subschema: &mut Map<String, Json>, identities: &mut Identities) -> Result<(), GrammarError> {
     if subschema.contains_key("patternProperties") {
         let expected = "`properties` or `additionalProperties`: xgrammar reads patterns of names in another way";
         return Err(refused(place, expected, "`patternProperties`"));
@@ -244,24 +272,21 @@ fn objects(place: &str, subschema: &mut Map<String, Json>) -> Result<(), Grammar
         .flatten()
         .map(|(name, _)| name.as_str())
         .collect();
-    let required = subschema.get("required").and_then(Json::as_array).into_iter().flatten().filter_map(Json::as_str);
-    if let Some(name) = required.into_iter().find(|name| !named.contains(name)) {
+    let required = subschema.get("required").and_then(Json::as_array).into_iter().flatten();
+    if let Some(name) = required.into_iter().find(|name| !name.as_str().is_some_and(|name| named.contains(name))) {
         let expected = "names that `properties` has, the only ones that xgrammar requires";
-        return Err(refused(&child(place, "required"), expected, &format!("{name:?}")));
+        return Err(refused(&child(place, "required"), expected, &shown(name)));
     }
-    let concerns_objects = OF_OBJECTS.iter().any(|name| subschema.contains_key(*name))
-        || match subschema.get("type") {
-            Some(Json::Array(types)) => types.iter().any(|name| name == "object"),
-            other => other.is_some_and(|name| name == "object"),
-        };
-    if !concerns_objects {
+    if !concerns(subschema, "object", OF_OBJECTS) {
         return Ok(());
     }
     match (named.is_empty(), subschema.get("additionalProperties")) {
         (_, Some(Json::Bool(false))) => {}
         (true, Some(_)) => {}
         (true, None) => {
-            subschema.insert("additionalProperties".to_owned(), Json::Bool(true));
+            let mut values = any();
+            identities.give(&mut values);
+            subschema.insert("additionalProperties".to_owned(), values);
         }
         // A name can be spelled with escapes, so that a named property could come under the rules of the others.
         (false, None | Some(Json::Bool(true))) => {
@@ -273,38 +298,4 @@ fn objects(place: &str, subschema: &mut Map<String, Json>) -> Result<(), Grammar
         }
     }
     Ok(())
-}
-
-/// Two schemas that the library takes for one: their properties differ by names alone that it does not see.
-fn check_cache_keys(root: &Json, places: &[String]) -> Result<(), GrammarError> {
-    let schemas: HashSet<&str> = places.iter().map(String::as_str).collect();
-    let mut seen: HashMap<String, String> = HashMap::new();
-    for place in places {
-        let Some(subschema) = root.pointer(place) else { continue };
-        let exact = sorted(subschema, place, Some(&schemas)).to_string();
-        let known = seen.entry(sorted(subschema, place, None).to_string()).or_insert_with(|| exact.clone());
-        if *known != exact {
-            let expected = format!("schemas that differ by more than the names {}", UNSEEN.join(", "));
-            return Err(refused(place, expected, "one that xgrammar takes for another"));
-        }
-    }
-    Ok(())
-}
-
-/// The schema without the keys that are not seen: everywhere, or where they are keywords of one of `schemas`.
-fn sorted(value: &Json, place: &str, schemas: Option<&HashSet<&str>>) -> Json {
-    match value {
-        Json::Object(map) => {
-            let is_schema = schemas.is_none_or(|schemas| schemas.contains(place));
-            let kept = map.iter().filter(|(key, _)| !(is_schema && UNSEEN.contains(&key.as_str())));
-            let kept: BTreeMap<&String, Json> =
-                kept.map(|(key, value)| (key, sorted(value, &child(place, key), schemas))).collect();
-            json!(kept)
-        }
-        Json::Array(values) => {
-            let item = |(index, value): (usize, &Json)| sorted(value, &child(place, &index.to_string()), schemas);
-            values.iter().enumerate().map(item).collect()
-        }
-        other => other.clone(),
-    }
 }

@@ -38,6 +38,14 @@ fn every_form_is_read() {
             r#""structured_outputs": {"grammar": "start: \"a\""}"#.to_owned(),
             Some(Constraint::Lark("start: \"a\"".to_owned())),
         ),
+        (
+            r#""structured_outputs": {"grammar": "start: \"a ::= b\""}"#.to_owned(),
+            Some(Constraint::Lark("start: \"a ::= b\"".to_owned())),
+        ),
+        (
+            r#""structured_outputs": {"grammar": "root ::= \"a: b\""}"#.to_owned(),
+            Some(Constraint::Ebnf("root ::= \"a: b\"".to_owned())),
+        ),
     ];
     for (fields, expected) in expected {
         assert_eq!(constraint(&fields), expected, "{fields}");

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 
 use crate::capture::records::{Admission, ParamSource, ResolvedField};
+use crate::grammar::Constraint;
 use crate::model::GenerationConfig;
 use crate::replay::context::Context;
 use crate::replay::tooling::{format_of, tools_of};
@@ -103,13 +104,15 @@ pub(in crate::replay) fn check(context: &Context<'_>, admission: &Admission) -> 
 /// The recorded constraint is what the body asks for, and begins where it has to.
 fn constrained(verdict: &mut Verdict, context: &Context<'_>, admission: &Admission, client: &Layer) {
     let recorded = admission.constraint.as_ref();
+    // Recorders that knew no EBNF took every grammar for Lark.
+    let is_lark = recorded.is_some_and(|recorded| recorded.kind == "lark");
     let asked = match asked_for(client) {
+        Some(("ebnf", source)) if is_lark => Some(("lark", source)),
         Some(asked) => Some(asked),
         None => match (tools_of(client), context.model()) {
             (None, _) => None,
             (Some(tools), Some(model)) => {
-                let constraint =
-                    tools::grammar(&tools, format_of(context), &model.tokenizer, context.grammar_backend());
+                let constraint = tools::grammar(&tools, format_of(context), &model.tokenizer);
                 constraint.map(|constraint| (constraint.kind(), constraint.source()))
             }
             (Some(_), None) => return verdict.skip(context.preflight.no_model()),
@@ -151,7 +154,7 @@ fn asked_for(client: &Layer) -> Option<(&'static str, String)> {
     if structured["json_object"] == true {
         return Some(("json_object", String::new()));
     }
-    let grammar = |source: String| (if source.contains("::=") { "ebnf" } else { "lark" }, source);
+    let grammar = |source: String| (Constraint::grammar(&source).kind(), source);
     text("regex").map(|source| ("regex", source)).or_else(|| text("grammar").map(grammar))
 }
 
