@@ -112,7 +112,7 @@ fn a_planted_difference_is_not_explained() {
     for (ours, theirs) in [
         (json!({"type": "string"}), json!({"type": "string", "pattern": "^[^\u{0}-\u{1F}\u{7F}]*$"})),
         (json!({"type": "number"}), json!({"type": "number", "minimum": 0})),
-        (json!({"type": "integer"}), json!({"type": "integer", "maximum": 9})),
+        (json!({"type": "integer"}), json!({"type": "integer", "minimum": 0})),
         (json!({"const": "a"}), json!({"const": "a/"})),
         (
             json!({"type": "array", "items": {"const": 1}}),

@@ -239,7 +239,7 @@ mod tests {
         for (source, subject, translated) in [
             ("^[a-c]+x?$", Subject::Text, "(?:(?:[a-c]+)(?:(?:x)?))"),
             ("a{2,3}|.", Subject::Text, "(?:(?:(?:a){2,3})|[\\u{0}-\\u{9}\\u{B}-\\u{5D}\\u{5F}-\\u{10FFFF}\\u{5E}])"),
-            ("[\\^-b]|[x^]|\\^", Subject::Text, "(?:[\\u{5F}-bx\\u{5E}])"),
+            ("[\\^-b]|[x^]|\\^", Subject::Text, "(?:[\\u{5F}-b\\u{5E}]|[x\\u{5E}]|(?:\\u{5E}))"),
             ("^a$", Subject::JsonString, "(?:é){0}(?:(?:a))"),
             ("a", Subject::JsonString, "(?:é){0}[ !#-\\[\\]-\\u{10FFFF}]*(?:a)[ !#-\\[\\]-\\u{10FFFF}]*"),
             ("^\\\\\"\\n$", Subject::JsonString, "(?:é){0}(?:(?:\\u{5C}\\u{5C}\\u{5C}\\u{22}\\u{5C}n))"),
