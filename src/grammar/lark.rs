@@ -12,7 +12,8 @@ const MAX_DEPTH: usize = 256;
 /// Attributes of a rule that rollback, or the settings of the request, cannot go with.
 const REFUSED_ATTRIBUTES: &[&str] = &["max_tokens", "stop", "stop_capture", "temperature"];
 
-/// What in a grammar is written in another language.
+/// What in a grammar is written in another language, or in words that another library does not know.
+#[cfg_attr(not(feature = "xgrammar"), allow(dead_code, reason = "llguidance takes most of them as they are"))]
 pub(super) enum Foreign<'a> {
     /// A schema after `%json`.
     Schema(&'a Json),

@@ -61,6 +61,7 @@ pub(super) struct Admitted {
     /// In plain words: patterns in the syntax of Rust's `regex` crate, formats as patterns in `allOf`.
     pub(super) schema: Json,
     /// The places of its subschemas that take part in validation, as JSON pointers into what was asked for.
+    #[cfg_attr(not(feature = "xgrammar"), allow(dead_code, reason = "llguidance takes the schema as a whole"))]
     pub(super) places: Vec<String>,
 }
 
