@@ -17,32 +17,30 @@ _REQUESTS = {
 }
 
 
-ENDING_SECONDS = 5.0
-"""How long engines may take to end their captures when a server stops."""
-
-
-def tap(taps: Taps) -> None:
-    """Taps what of the front end is loaded; it may be called again when more is."""
+def tap(taps: Taps, end_seconds: float) -> None:
+    """Taps what of the front end is loaded; it may be called again when more is. `end_seconds` is how long engines may take
+    to end their captures when a server stops."""
     for module, name in _REQUESTS.items():
         request = getattr(sys.modules.get(module), name, None)
         if request is not None and hasattr(request, "to_sampling_params"):
             taps.around(request, "to_sampling_params", after=_after_parsing)
     processor = getattr(sys.modules.get("vllm.v1.engine.input_processor"), "InputProcessor", None)
     if processor is not None:
-        taps.around(processor, "__init__", after=lambda *_, **__: tap(taps))
+        taps.around(processor, "__init__", after=lambda *_, **__: tap(taps, end_seconds))
         taps.around(processor, "process_inputs", before=_before_processing, after=_after_processing)
 
     engines = sys.modules.get("vllm.v1.engine.utils")
     if engines is not None and hasattr(engines, "shutdown"):
-        taps.around(engines, "shutdown", before=_before_kill)
+        taps.around(engines, "shutdown", before=lambda processes, *_, **__: _let_end(processes, end_seconds))
 
 
-def _before_kill(processes: list[Any], *_: Any, **__: Any) -> None:
-    """A server that is stopped kills its engines at once, unless it was told otherwise; a capture needs a moment to end."""
+def _let_end(processes: list[Any], seconds: float) -> None:
+    """A server that is stopped kills its engines at once, unless it was told otherwise; a capture needs a moment to end, and
+    the step that runs comes first."""
     running = [process for process in processes if process.is_alive()]
     for process in running:
         process.terminate()
-    deadline = time.monotonic() + ENDING_SECONDS
+    deadline = time.monotonic() + seconds
     for process in running:
         process.join(max(deadline - time.monotonic(), 0))
 

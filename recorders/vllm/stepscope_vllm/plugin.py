@@ -74,7 +74,7 @@ def _register(settings: Settings) -> None:
 
     taps.around(scheduling.Scheduler, "__init__", after=after_scheduler)
     taps.around(working.WorkerWrapperBase, "init_device", after=after_device)
-    frontend.tap(taps)
+    frontend.tap(taps, settings.end_seconds)
     import vllm.v1.engine.core as core
 
     taps.around(core.EngineCore, "shutdown", before=before_shutdown)

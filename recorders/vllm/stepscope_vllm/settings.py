@@ -32,6 +32,8 @@ class Settings:
     """`STEPSCOPE_QUEUE_MB`: how much may wait for the recorder's thread before payloads are dropped."""
     hash_bytes: int = 2 << 30
     """`STEPSCOPE_HASH_MB`: the largest weights that are hashed when the engine starts."""
+    end_seconds: int = 5
+    """`STEPSCOPE_END_SECONDS`: how long engines may take to end their captures when a server stops."""
     name: str = "vllm"
     """`STEPSCOPE_NAME`: how the capture's file name begins."""
 
@@ -55,6 +57,7 @@ class Settings:
             prompts=_switch(environment, "STEPSCOPE_PROMPTS", "keep", "omit"),
             queue_bytes=_count(environment, "STEPSCOPE_QUEUE_MB", 256, 1) << 20,
             hash_bytes=_count(environment, "STEPSCOPE_HASH_MB", 2048, 0) << 20,
+            end_seconds=_count(environment, "STEPSCOPE_END_SECONDS", 5, 0),
             name=name,
         )
 

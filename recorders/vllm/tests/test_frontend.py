@@ -4,6 +4,7 @@ import sys
 import time
 from types import ModuleType
 
+import pytest
 from stepscope_vllm import frontend
 from stepscope_vllm.taps import Taps
 
@@ -27,14 +28,15 @@ class Process:
             time.sleep(0)
 
 
-def test_engines_may_end_before_they_are_killed(monkeypatch):
+@pytest.mark.parametrize("seconds, late", [(5, ["slow", "slower"]), (90, ["slower"])])
+def test_engines_may_end_before_they_are_killed(monkeypatch, seconds, late):
     killed = []
     engines = ModuleType("vllm.v1.engine.utils")
     engines.shutdown = lambda processes, timeout=None: killed.extend(one for one in processes if one.is_alive())
     monkeypatch.setitem(sys.modules, "vllm.v1.engine.utils", engines)
     failures = []
-    frontend.tap(Taps(lambda where, error: failures.append((where, error))))
-    quick, slow, gone = Process(1), Process(60), Process(0)
-    gone.alive = False
-    engines.shutdown([quick, slow, gone], timeout=0)
-    assert killed == [slow] and gone.told == 0 and not failures
+    frontend.tap(Taps(lambda where, error: failures.append((where, error))), seconds)
+    processes = {"quick": Process(1), "slow": Process(60), "slower": Process(100), "gone": Process(0)}
+    processes["gone"].alive = False
+    engines.shutdown(list(processes.values()), timeout=0)
+    assert killed == [processes[name] for name in late] and processes["gone"].told == 0 and not failures

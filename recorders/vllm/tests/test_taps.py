@@ -51,5 +51,8 @@ def test_settings_are_silent_by_default_and_strict_otherwise(tmp_path):
         Settings.read({"STEPSCOPE_CAPTURE": "x", "STEPSCOPE_LOGITS": "some"})
     with pytest.raises(SettingError, match="STEPSCOPE_TOPK"):
         Settings.read({"STEPSCOPE_CAPTURE": "x", "STEPSCOPE_TOPK": "0"})
+    assert Settings.read({"STEPSCOPE_CAPTURE": "x", "STEPSCOPE_END_SECONDS": "90"}).end_seconds == 90
+    with pytest.raises(SettingError, match="STEPSCOPE_END_SECONDS"):
+        Settings.read({"STEPSCOPE_CAPTURE": "x", "STEPSCOPE_END_SECONDS": "soon"})
     with pytest.raises(SettingError, match="STEPSCOPE_NAME"):
         Settings.read({"STEPSCOPE_CAPTURE": "x", "STEPSCOPE_NAME": "../up"})
