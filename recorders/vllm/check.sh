@@ -9,6 +9,7 @@
 #   VLLM_VENV      where its virtual environment is, or is made; a folder beside WORK's other files
 #   WORK           where captures and logs go; a folder in the cache folder
 #   STEPSCOPE      a built stepscope; `cargo build` makes one
+#   MODEL_FOLDER   SmolLM2-135M-Instruct in float32 as a Hugging Face folder; made of MODEL_GGUF beside WORK's other files
 #   MODEL_GGUF     SmolLM2-135M-Instruct.Q4_1.gguf; scripts/fetch-model.py fetches it
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)

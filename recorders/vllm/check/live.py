@@ -38,12 +38,14 @@ CLEAN: dict[str, tuple[list[str], str, dict[str, Any]]] = {
     "async-v2": (
         ["--v2", "--async", "--drafter", "model", "--drafts", "3", "--requests", "greedy"],
         "async",
-        {"scheduler": "async", **INTERPRETED},
+        # A step takes seconds, and the one that runs when vLLM stops has to end before the capture can.
+        {"scheduler": "async", "STEPSCOPE_END_SECONDS": "180", **INTERPRETED},
     ),
     "async-plain": (["--async", "--drafter", "none"], "async", {"scheduler": "async", "verifies": False}),
     "in-process": (["--in-process", "--requests", "greedy"], "", {"scheduler": "sync"}),
     "preempted": (
-        ["--drafter", "none", "--blocks", "3", "--max-tokens", "100", "--requests", "free"],
+        # Two blocks of 128 tokens for two sequences at a time, each of which needs a second one in the end.
+        ["--drafter", "none", "--blocks", "3", "--max-model-len", "256", "--max-tokens", "110", "--requests", "long"],
         "",
         {"scheduler": "sync", "verifies": False},
     ),

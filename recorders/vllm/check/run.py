@@ -22,9 +22,11 @@ def arguments():
     parser.add_argument("--drafter", default="ngram", choices=["ngram", "ngram_gpu", "model", "none"])
     parser.add_argument("--drafts", type=int, default=5)
     parser.add_argument("--rounds", type=int, default=1)
-    parser.add_argument("--requests", default="all", choices=["all", "constrained", "free", "greedy", "sampled", "varied"])
+    sets = ["all", "constrained", "free", "greedy", "sampled", "varied", "long"]
+    parser.add_argument("--requests", default="all", choices=sets)
     parser.add_argument("--max-tokens", type=int, default=48)
     parser.add_argument("--max-seqs", type=int, default=4)
+    parser.add_argument("--max-model-len", type=int, default=1024)
     parser.add_argument("--blocks", type=int, help="blocks of the key-value cache, few of which make preemptions")
     parser.add_argument("--dummy", action="store_true", help="random weights")
     parser.add_argument("--in-process", action="store_true", help="engine, scheduler and front end in one process")
@@ -37,6 +39,8 @@ def requests(args):
 
     if args.requests == "varied":
         return workload.varied(args.max_tokens, args.drafter != "none", args.backend)
+    if args.requests == "long":
+        return workload.long(args.max_tokens)
     keep = {
         "constrained": lambda p: p.structured_outputs is not None,
         "free": lambda p: p.structured_outputs is None,
@@ -72,7 +76,7 @@ def main():
     llm = LLM(
         args.model,
         dtype="float32",
-        max_model_len=1024,
+        max_model_len=args.max_model_len,
         max_num_seqs=args.max_seqs,
         enforce_eager=True,
         async_scheduling=args.is_async,

@@ -21,7 +21,7 @@ from typing import Any
 import schemas
 
 CHAT, COMPLETIONS, RESPONSES = "/v1/chat/completions", "/v1/completions", "/v1/responses"
-START_SECONDS, STOP_SECONDS = 300, 60
+START_SECONDS, STOP_SECONDS = 900, 60
 
 
 def main() -> int:

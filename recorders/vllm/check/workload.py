@@ -33,6 +33,16 @@ def few(most_tokens: int) -> list[Request]:
     ]
 
 
+def long(most_tokens: int) -> list[Request]:
+    """Three requests that go on to the last token."""
+    params = _Parameters(most_tokens)
+    return [
+        ("story", "Tell a story about a fox, a crow and a piece of cheese.", params(ignore_eos=True)),
+        ("poem", "Write a poem about the rain.", params(0.8, 25, ignore_eos=True)),
+        ("list", "List the planets.", params(ignore_eos=True)),
+    ]
+
+
 def varied(most_tokens: int, with_drafts: bool, backend: str) -> list[Request]:
     """Forty requests. vLLM takes `min_p` and `logit_bias` without drafts alone."""
     params = _Parameters(most_tokens)
