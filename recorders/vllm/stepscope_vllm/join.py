@@ -279,7 +279,8 @@ class _Step:
         expected = self._request["has_rows"] and not count
         if self._joiner.tier != "off" and (missing or expected):
             reason = self._dropped or "the worker's rows do not fit the scheduler's step"
-            lost = records.loss(self._time, "logits", reason, missing or len(self._drafts) + 1, (step, step))
+            # Readers hold a number against the rows of step records, and a step whose rows did not come has none.
+            lost = records.loss(self._time, "logits", reason, missing or None, (step, step))
             self._joiner.emit("loss", lost, self._time)
 
     def _tell_of_disagreement(self) -> None:

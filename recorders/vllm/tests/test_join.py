@@ -156,6 +156,8 @@ def test_rows_that_do_not_come_are_a_loss():
     run.joiner.expire()
     assert run.step()["emitted"] == [7] and run.step()["rows"] == []
     assert run.of("loss")[0]["steps"] == [0, 0]
+    # The step has no rows that it could be the payload of: readers count those alone.
+    assert run.of("step")[0]["rows"] == [] and run.of("loss")[0]["messages"] is None
 
 
 def test_dropped_rows_leave_their_tokens():
