@@ -20,7 +20,9 @@ use crate::replay::{CaptureRecording, CheckName, Job, Report, recorded_kv_type, 
 /// Options of `stepscope replay`.
 #[derive(clap::Args)]
 #[command(after_help = "Exit status: 0 clean; 1 findings; 2 a capture could not be replayed (the others were); \
-                        3 no findings, but data was missing: damage, losses, or the model.")]
+                        3 no findings, but data was missing: damage, losses, or the model.\n\n\
+                        What is worth a look and no finding (loops, the same tool call again, the same answer drawn twice \
+                        without a seed) is told with the check `signs`, and changes no exit status.")]
 pub struct Options {
     /// Captures to replay.
     #[arg(required = true, value_name = "CAPTURE")]

@@ -21,6 +21,7 @@ mod preflight;
 pub mod recording;
 mod recover;
 mod rejection;
+mod remarks;
 pub mod render;
 mod report;
 mod rules;
@@ -31,6 +32,7 @@ mod verdict;
 
 pub use capture_file::CaptureRecording;
 pub use preflight::{Guarantee, Level, Preflight, PreflightError, WrongModel, recorded_kv_type};
+pub use remarks::{REMARKS_KEPT, Remark};
 pub use report::{FINDINGS_KEPT, Finding, Place, Report, Tally};
 pub use rules::{Rules, RulesError};
 pub use run::{Job, ReplayError, replay};

@@ -6,13 +6,14 @@ use std::fmt::Write as _;
 use serde_json::{Map, Value, json};
 
 use super::preflight::Level;
+use super::remarks::Remark;
 use super::report::{Finding, Report};
 use super::verdict::Skip;
 
 /// Findings that the summary shows; `--json` has them all.
 const SHOWN: usize = 10;
 
-/// One object: `records`, `rows`, `checks`, `findings`, `guarantees`, `damage`.
+/// One object: `records`, `rows`, `checks`, `findings`, `guarantees`, `damage`, `remarks`.
 pub fn json(report: &Report) -> Value {
     let checks: Map<String, Value> = report
         .checks
@@ -54,6 +55,18 @@ pub fn json(report: &Report) -> Value {
         "findings_left_out": report.finding_count().saturating_sub(report.findings.len() as u64),
         "guarantees": guarantees,
         "damage": report.damage,
+        "remarks": report.remarks.iter().map(remark_json).collect::<Vec<_>>(),
+        "remarks_left_out": report.more_remarks,
+    })
+}
+
+fn remark_json(remark: &Remark) -> Value {
+    json!({
+        "capture": remark.capture,
+        "request": remark.request,
+        "client_id": remark.client_id,
+        "choice": remark.choice,
+        "words": remark.words,
     })
 }
 
@@ -87,6 +100,7 @@ pub fn text(report: &Report) -> String {
         let _ = writeln!(text, "\nthe capture itself: {damage}");
     }
     findings(&mut text, report);
+    remarks(&mut text, report);
     let _ = writeln!(text, "\n{}", conclusion(report));
     text
 }
@@ -141,19 +155,37 @@ fn findings(text: &mut String, report: &Report) {
 }
 
 fn place(report: &Report, finding: &Finding) -> String {
-    let mut parts = Vec::new();
-    if report.captures.len() > 1 {
-        parts.push(finding.capture.clone());
-    }
-    match (finding.request, &finding.client_id) {
-        (Some(request), Some(client_id)) => parts.push(format!("request {request} (`{client_id}`)")),
-        (Some(request), None) => parts.push(format!("request {request}")),
-        (None, _) => parts.push("the whole capture".to_owned()),
-    }
+    let request = (finding.request, finding.client_id.as_deref());
+    let mut parts: Vec<String> = captured(report, &finding.capture, request).collect();
     let numbers =
         [("choice", finding.choice.map(u64::from)), ("step", finding.step), ("row", finding.row.map(u64::from))];
     parts.extend(numbers.into_iter().filter_map(|(name, number)| Some(format!("{name} {}", number?))));
     parts.join(", ")
+}
+
+/// The capture, if there are several, and the request.
+fn captured(report: &Report, capture: &str, request: (Option<u64>, Option<&str>)) -> impl Iterator<Item = String> {
+    let capture = (report.captures.len() > 1).then(|| capture.to_owned());
+    let request = match request {
+        (Some(request), Some(client_id)) => format!("request {request} (`{client_id}`)"),
+        (Some(request), None) => format!("request {request}"),
+        (None, _) => "the whole capture".to_owned(),
+    };
+    capture.into_iter().chain([request])
+}
+
+/// What is worth a look, and changes no exit status.
+fn remarks(text: &mut String, report: &Report) {
+    if report.remarks.is_empty() {
+        return;
+    }
+    let (shown, all) = (report.remarks.len().min(SHOWN), report.remarks.len() as u64 + report.more_remarks);
+    let _ = writeln!(text, "\nworth a look, and no finding ({shown} of {all}):");
+    for remark in report.remarks.iter().take(SHOWN) {
+        let request = (Some(remark.request), remark.client_id.as_deref());
+        let place: Vec<String> = captured(report, &remark.capture, request).collect();
+        let _ = writeln!(text, "  {}, choice {}: {}", place.join(", "), remark.choice, remark.words);
+    }
 }
 
 fn conclusion(report: &Report) -> String {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::preflight::Guarantee;
+use super::remarks::{FreeDraw, REMARKS_KEPT, Remark};
 use super::verdict::{CheckName, Skip, Verdict};
 
 /// Findings that a report keeps in full; the rest are counted. Bounds the memory of a replay of a broken capture.
@@ -91,6 +92,12 @@ pub struct Report {
     pub guarantees: Vec<Guarantee>,
     /// What is missing or damaged in the captures themselves, in words.
     pub damage: Vec<String>,
+    /// The first [`REMARKS_KEPT`] things that are worth a look and no finding.
+    pub remarks: Vec<Remark>,
+    /// How many more there are.
+    pub more_remarks: u64,
+    /// Answers that should hardly ever be the same.
+    pub(super) free_draws: Vec<FreeDraw>,
 }
 
 impl Report {
@@ -131,6 +138,15 @@ impl Report {
         }));
     }
 
+    /// Adds a remark.
+    pub fn remark(&mut self, remark: Remark) {
+        if self.remarks.len() < REMARKS_KEPT {
+            self.remarks.push(remark);
+        } else {
+            self.more_remarks += 1;
+        }
+    }
+
     /// Whether a check was asked for.
     pub fn wants(&self, check: CheckName) -> bool {
         self.checks.contains_key(&check)
@@ -138,7 +154,10 @@ impl Report {
 
     /// Adds what another report says, after what this one says.
     pub fn merge(&mut self, other: Report) {
-        let Report { captures, records, rows, lost_rows, checks, findings, guarantees, damage } = other;
+        let Report { captures, records, rows, lost_rows, checks, findings, guarantees, damage, .. } = other;
+        self.more_remarks += other.more_remarks;
+        other.remarks.into_iter().for_each(|remark| self.remark(remark));
+        self.free_draws.extend(other.free_draws);
         for capture in captures {
             if !self.captures.contains(&capture) {
                 self.captures.push(capture);

@@ -16,6 +16,7 @@ use super::grammars::Grammars;
 use super::preflight::{Preflight, PreflightError};
 use super::recording::{RecordedRequest, Recording, RequestFault};
 use super::recover::{Recovered, recover};
+use super::remarks;
 use super::report::{Place, Report};
 use super::rules::{Rules, RulesError};
 use super::verdict::{CheckName, Skip, Verdict};
@@ -95,6 +96,7 @@ pub fn replay(job: &Job<'_>) -> Result<Report, ReplayError> {
     report.enter(CheckName::Commit, Place::default(), whole::check(&context));
     let all = requests.par_iter().map(replay_one).reduce(|| context.report(), merge);
     report.merge(all);
+    remarks::enter_alike(job.name, &mut report);
     if let Some(verdict) = losses(&context, &report) {
         report.enter(CheckName::Commit, Place::default(), verdict);
     }
@@ -224,6 +226,7 @@ fn check_request(context: &Context<'_>, request: &RecordedRequest, report: &mut 
         }
         if report.wants(CheckName::Signs) {
             signs::check(&sequence, report);
+            remarks::enter(&sequence, report);
         }
         check_rows(&sequence, &mut prompt_memory, report);
     }

@@ -55,6 +55,11 @@ pub fn record_constrained(synthetic: SyntheticModel, settings: &str) -> Recorded
     record_requests(synthetic, settings, 4 * CONTEXT_LENGTH, |_| Vec::new(), constrained_requests)
 }
 
+/// Records these requests with a model.
+pub fn record_these(synthetic: SyntheticModel, settings: &str, requests: impl Fn(&Model) -> Vec<Value>) -> Recorded {
+    record_requests(synthetic, settings, 4 * CONTEXT_LENGTH, |_| Vec::new(), requests)
+}
+
 fn record_with(synthetic: SyntheticModel, settings: &str, poisoned: impl Fn(&Model) -> Vec<u8>) -> Recorded {
     record_requests(synthetic, settings, CONTEXT_LENGTH, poisoned, requests)
 }
@@ -232,6 +237,7 @@ fn log_time(record: &Record, records: &[Record]) -> u64 {
     };
     match record {
         Record::Logits(logits) => of_step(logits.step),
+        Record::Sketch(sketch) => of_step(sketch.step),
         record => record.time_ns(),
     }
     .unwrap_or(0)
