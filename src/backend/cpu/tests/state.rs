@@ -63,7 +63,23 @@ fn a_wrong_column_is_seen() {
     assert_eq!(always_0, Some(1));
 }
 
-/// A convolution that does not run leaves its state as it was, so that the step after it is wrong, too.
+#[test]
+fn a_convolution_that_does_not_run_leaves_its_state_as_it_was() {
+    let model = model(Architecture::Lfm2, WeightFormat::Q4_1);
+    let tokens = tokens(&model, 31, LENGTH);
+    let slot = StateSlot(2);
+    let rolled = |convolves: bool| {
+        let mut backend = CpuBackend::new(&model, &options()).unwrap();
+        let mut sequence = Sequence::new(&backend, 0, slot.0);
+        sequence.prefill(&mut backend, &tokens[..20], 20);
+        let history = |backend: &CpuBackend| bits(backend.state.history(0, StateAccess { slot, column: 0 }));
+        let before = history(&backend);
+        forward(&mut backend, vec![BatchEntry { convolves, ..sequence.entry(&tokens[20..23], false) }]);
+        history(&backend) != before
+    };
+    assert_eq!((rolled(true), rolled(false)), (true, false));
+}
+
 #[test]
 fn a_convolution_that_is_refused_is_seen() {
     let short = |entry: &BatchEntry| entry.state.is_some_and(|access| access.column >= entry.tokens.len());
