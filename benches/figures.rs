@@ -58,7 +58,16 @@ fn main() -> Result<(), Failure> {
 
 fn options(threads: usize) -> BackendOptions {
     let pages = (PREFILL_TOKENS + 2 * DECODE_TOKENS).div_ceil(ATTENTION_CHUNK) + 1;
-    BackendOptions { threads, isa: None, kv_type: KvType::F16, pages, state_slots: 1, snapshots: 0, drafts: 15 }
+    BackendOptions {
+        threads,
+        isa: None,
+        kv_type: KvType::F16,
+        pages,
+        state_slots: 1,
+        snapshots: 0,
+        drafts: 15,
+        sketches: false,
+    }
 }
 
 /// Rounds of `sides`, in turn; the shortest time of each, in seconds.

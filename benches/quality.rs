@@ -46,7 +46,16 @@ fn rows(path: &Path, kv_type: KvType) -> Result<Rows, Failure> {
     let model = Model::load(path)?;
     let tokens = model.tokenizer.encode(&std::fs::read_to_string(TEXT)?, false)?;
     let pages = WINDOW / ATTENTION_CHUNK;
-    let options = BackendOptions { threads: 2, isa: None, kv_type, pages, state_slots: 1, snapshots: 0, drafts: 0 };
+    let options = BackendOptions {
+        threads: 2,
+        isa: None,
+        kv_type,
+        pages,
+        state_slots: 1,
+        snapshots: 0,
+        drafts: 0,
+        sketches: false,
+    };
     let mut backend = open(BackendKind::Cpu, &model, &options)?;
     let mut rows = Rows { vocabulary: model.config.vocabulary_size, values: Vec::new() };
     let mut output = StepOutput::default();

@@ -11,8 +11,16 @@ use stepscope::types::{PageId, Position, StateSlot, TokenId};
 /// Logits of these models spread over some units; float32 in another order of operations differs by about 1e-5.
 const TOLERANCE: f32 = 2e-4;
 
-const OPTIONS: BackendOptions =
-    BackendOptions { threads: 2, isa: None, kv_type: KvType::F32, pages: 2, state_slots: 1, snapshots: 0, drafts: 0 };
+const OPTIONS: BackendOptions = BackendOptions {
+    threads: 2,
+    isa: None,
+    kv_type: KvType::F32,
+    pages: 2,
+    state_slots: 1,
+    snapshots: 0,
+    drafts: 0,
+    sketches: false,
+};
 
 #[test]
 fn rows_are_those_of_transformers() {

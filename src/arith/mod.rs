@@ -14,7 +14,7 @@ mod packed;
 pub mod scalar;
 
 pub use dispatch::UnsupportedIsa;
-pub use kernels::{Kernels, KvPage, KvPageMut, OutputColumns, OutputRows};
+pub use kernels::{Kernels, KvPage, KvPageMut, OutputColumns, OutputRows, SketchSigns};
 pub use matrix::{MatrixView, WeightFormat};
 pub use packed::{PackedMatrix, TILE, WeightMemory};
 
@@ -107,6 +107,20 @@ pub struct RowStatistics {
     pub negative_infinity_count: u32,
     /// Order-free checksum.
     pub checksum: u64,
+}
+
+/// A few numbers that tell vectors apart.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Sketch {
+    /// Greatest absolute value, NaN left out; 0 for a vector of zeros alone.
+    pub magnitude: f32,
+    /// Sums of the elements, each with signs of its own.
+    pub projections: [f32; Sketch::PROJECTIONS],
+}
+
+impl Sketch {
+    /// Projections of a sketch.
+    pub const PROJECTIONS: usize = 4;
 }
 
 /// Why the contract cannot compute with what it was given.

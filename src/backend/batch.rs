@@ -1,6 +1,6 @@
 //! What goes into a step and what comes out of it.
 
-use crate::arith::{ActivationRow, RowStatistics};
+use crate::arith::{ActivationRow, RowStatistics, Sketch};
 use crate::types::{PageId, Position, StateSlot, TokenId};
 
 /// A saved history of every recurrent layer; numbered by the engine, stored by the backend.
@@ -53,6 +53,45 @@ impl BatchEntry {
     }
 }
 
+/// An operation whose outputs are sketched, as docs/arithmetic.md defines them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Operation {
+    /// The residual stream before the first layer.
+    Embedding,
+    /// What the heads of an attention layer give.
+    Attention,
+    /// What a short convolution reads of the tokens before.
+    History,
+    /// What it gives.
+    ShortConvolution,
+    /// The residual stream after a layer.
+    Layer,
+}
+
+impl Operation {
+    /// Its name in captures.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Embedding => "embedding",
+            Self::Attention => "attention",
+            Self::History => "history",
+            Self::ShortConvolution => "short_convolution",
+            Self::Layer => "layer",
+        }
+    }
+}
+
+/// The sketches of one operation.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OperationSketches {
+    /// The layer; `None` outside the layers.
+    pub layer: Option<usize>,
+    /// The operation.
+    pub operation: Operation,
+    /// One per wanted row, in batch order.
+    pub rows: Vec<Sketch>,
+}
+
 /// What a step computed: the wanted rows of every entry, in batch order.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StepOutput {
@@ -62,6 +101,8 @@ pub struct StepOutput {
     pub inputs: Vec<ActivationRow>,
     /// Statistics of each raw row.
     pub statistics: Vec<RowStatistics>,
+    /// Sketches of what the wanted rows passed through, in the order of the operations; empty unless asked for.
+    pub sketches: Vec<OperationSketches>,
     /// Time the step took, in nanoseconds.
     pub forward_ns: u64,
 }

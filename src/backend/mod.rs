@@ -10,7 +10,7 @@ mod error;
 pub mod mapped_file;
 mod options;
 
-pub use batch::{BatchEntry, SnapshotId, StateAccess, StepBatch, StepOutput};
+pub use batch::{BatchEntry, Operation, OperationSketches, SnapshotId, StateAccess, StepBatch, StepOutput};
 pub use error::BackendError;
 pub use options::{BackendKind, BackendOptions, open};
 

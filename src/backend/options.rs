@@ -35,6 +35,8 @@ pub struct BackendOptions {
     pub snapshots: usize,
     /// Most drafts that a step may verify per sequence.
     pub drafts: usize,
+    /// Whether steps are sketched: [`super::StepOutput::sketches`].
+    pub sketches: bool,
 }
 
 /// Loads the model's weights into a backend.

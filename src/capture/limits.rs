@@ -8,6 +8,8 @@ pub const MAX_CHUNK_BYTES: u64 = 64 << 20;
 pub const MAX_OTHER_RECORD_BYTES: u64 = 64 << 20;
 /// Most logits in a row.
 pub const MAX_ROW_LENGTH: usize = 1 << 22;
+/// Most sketches of one row that a reader gives: five operations in each of some hundred layers are far fewer.
+pub const SKETCHES_OF_A_ROW: usize = 1 << 12;
 /// Most messages that a reader indexes, payloads apart; it holds about 32 bytes for each step record, and less than 256 for
 /// any other.
 pub const MAX_INDEXED_MESSAGES: u64 = 1 << 26;

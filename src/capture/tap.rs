@@ -10,12 +10,12 @@ use super::error::CaptureError;
 use super::records::MaskRecord;
 use super::records::{
     Admission, BatchPlace, Completion, ConstraintRecord, EventRecord, ForcedToken, GrammarStep, LogitsPayload,
-    LogitsRecord, LogitsTier, ParamSource, Refusal, RequestRecord, ResolvedField, RowRecord, RowStatistics, StateRead,
-    StepPath, StepRecord, StopReason, Timings,
+    LogitsRecord, LogitsTier, ParamSource, Refusal, RequestRecord, ResolvedField, RowRecord, RowStatistics,
+    SketchRecord, StateRead, StepPath, StepRecord, StopReason, Timings,
 };
 use super::topic::Record;
 use super::writer::{CaptureWriter, RowKey, WriteSummary};
-use crate::arith::{self, ActivationRow};
+use crate::arith::{self, ActivationRow, Sketch};
 use crate::engine::constraint::OutputGrammar;
 use crate::engine::sampler::best_tokens;
 use crate::engine::validity::ValidRow;
@@ -126,6 +126,22 @@ impl CaptureTap {
         hash
     }
 
+    /// Writes the sketches of what a row passed through, which is row `index` of the batch.
+    fn write_sketches(&mut self, RowKey { step, request, choice, row }: RowKey, report: &StepReport<'_>, index: usize) {
+        for sketched in report.sketches {
+            let Some(Sketch { magnitude, projections }) = sketched.rows.get(index) else { continue };
+            self.write(SketchRecord {
+                step,
+                request,
+                choice,
+                row,
+                layer: sketched.layer.map(|layer| layer as u32),
+                operation: sketched.operation.name().to_owned(),
+                values: [&[*magnitude], &projections[..]].concat(),
+            });
+        }
+    }
+
     fn write_payload(&mut self, key: RowKey, payload: LogitsPayload) {
         let RowKey { step, request, choice, row } = key;
         self.write(LogitsRecord { step, request, choice, row, payload });
@@ -158,6 +174,7 @@ impl Tap for CaptureTap {
                 row: index as u32,
             };
             self.write_row(key, row);
+            self.write_sketches(key, report, report.first_row + index);
         }
         self.rows += report.rows.len() as u64;
     }

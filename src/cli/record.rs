@@ -65,6 +65,7 @@ pub fn run(options: &Options) -> anyhow::Result<Outcome> {
             state_slots: settings.max_batch,
             snapshots: sizes.pages,
             drafts: settings.speculation.room(),
+            sketches: settings.sketches,
         },
     )?;
     let grammars = Grammars::new(&model, settings.grammar, settings.reasoning_end.as_deref())?;

@@ -240,6 +240,7 @@ impl<T: Tap> Engine<T> {
             let masks = masks.of(slot, outcome);
             let row = |index| row_report(share, outcome, sequence, masks, output, (next_row + index, index));
             let rows: Vec<RowReport<'_>> = (0..share.rows()).map(row).collect();
+            let first_row = next_row;
             next_row += share.rows();
             self.tap.step(&StepReport {
                 step,
@@ -257,6 +258,8 @@ impl<T: Tap> Engine<T> {
                 cached_prefix,
                 grammar: outcome.grammar,
                 rows: &rows,
+                sketches: &output.sketches,
+                first_row,
                 emitted: &outcome.emitted,
                 odds: &outcome.odds,
                 stop: outcome.stop.as_ref(),

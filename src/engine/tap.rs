@@ -4,7 +4,7 @@
 //! that writes them down converts them ([`crate::capture::tap`]).
 
 use crate::arith::{ActivationRow, RowStatistics};
-use crate::backend::StateAccess;
+use crate::backend::{OperationSketches, StateAccess};
 use crate::engine::constraint::GrammarPosition;
 use crate::engine::logprobs::TokenLogprobs;
 use crate::engine::sampler::Odds;
@@ -90,6 +90,10 @@ pub struct StepReport<'a> {
     pub grammar: Option<(GrammarPosition, GrammarPosition)>,
     /// The logits rows, in order.
     pub rows: &'a [RowReport<'a>],
+    /// Sketches of what the rows of the whole batch passed through, operation by operation; empty unless asked for.
+    pub sketches: &'a [OperationSketches],
+    /// Which row of the batch is the first of `rows`.
+    pub first_row: usize,
     /// Tokens committed, in order; one for each row up to the last that was judged valid.
     pub emitted: &'a [TokenId],
     /// The test of chance that each of them came of; `None` where there was none.

@@ -4,7 +4,7 @@
 //! ([`Sign::is_finding`]); the others are conditions that go with faults, and are legal.
 
 use crate::capture::records::{
-    Admission, MaskRecord, ParamSource, ResolvedField, RowRecord, StepRecord, StopReason, VerdictReason,
+    Admission, MaskRecord, ParamSource, ResolvedField, RowRecord, SketchRecord, StepRecord, StopReason, VerdictReason,
 };
 
 /// What the engine's parameters say of a request, as far as signs ask.
@@ -69,6 +69,8 @@ pub struct Seen<'a> {
     pub vocabulary: Option<u32>,
     /// The mask of a hash, if it can be had.
     pub mask: &'a dyn Fn(&[u8; 32]) -> Option<MaskRecord>,
+    /// The sketches of what a row passed through, by its index; `None` if they cannot be had.
+    pub sketches: &'a dyn Fn(u32) -> Option<Vec<SketchRecord>>,
     /// The tokens of the sequence up to the end of the step.
     pub tokens: &'a [u32],
 }
@@ -102,6 +104,8 @@ pub enum Sign {
     TokensAfterTheEnd,
     /// What was verified is another token than what was proposed.
     DraftChanged,
+    /// A short convolution gave zeros alone.
+    SilentConvolution,
     /// A token was emitted that min-p or top-k cuts.
     FilterSkipped,
     /// A seeded request that draws verifies another number of drafts than in the step before.
@@ -119,7 +123,7 @@ const TIE: f32 = 0.125;
 
 impl Sign {
     /// Every sign.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
         Self::ShrunkQuery,
         Self::DraftlessAfterAcceptance,
         Self::NothingAccepted,
@@ -133,6 +137,7 @@ impl Sign {
         Self::MasksDiffer,
         Self::TokensAfterTheEnd,
         Self::DraftChanged,
+        Self::SilentConvolution,
         Self::FilterSkipped,
         Self::DraftLengthVaries,
         Self::NearTie,
@@ -156,6 +161,7 @@ impl Sign {
             Self::MasksDiffer => "masks_differ",
             Self::TokensAfterTheEnd => "tokens_after_the_end",
             Self::DraftChanged => "draft_changed",
+            Self::SilentConvolution => "silent_convolution",
             Self::FilterSkipped => "filter_skipped",
             Self::DraftLengthVaries => "draft_length_varies",
             Self::NearTie => "near_tie",
@@ -182,6 +188,7 @@ impl Sign {
             | Self::DraftlessAfterAcceptance
             | Self::MaskAllowsEverything
             | Self::DraftChanged
+            | Self::SilentConvolution
             | Self::DraftLengthVaries
             | Self::NearTie
             | Self::Repeats => false,
@@ -241,6 +248,7 @@ impl Sign {
                 let differs = |(draft, raw): (&i64, &u32)| *draft != -1 && *draft != i64::from(*raw);
                 Some(step.drafts.iter().zip(raw).any(differs))
             }
+            Self::SilentConvolution => any((0..step.rows.len() as u32).map(|row| is_silent(&(seen.sketches)(row)?))),
             Self::FilterSkipped => any(judged(step).map(|(row, _)| filter_skipped(seen.rules?, row))),
             Self::DraftLengthVaries => {
                 let rules = seen.rules?;
@@ -297,6 +305,13 @@ fn not_the_best(seen: &Seen<'_>, row: &RowRecord, token: u32) -> Option<bool> {
             if allows(&mask, best) { Some(best != token) } else { None }
         }
     }
+}
+
+/// Whether a short convolution gave zeros alone, by the sketches of a row; `None` without sketches.
+fn is_silent(sketches: &[SketchRecord]) -> Option<bool> {
+    let mut convolutions = sketches.iter().filter(|sketch| sketch.operation == "short_convolution");
+    let is_zero = |sketch: &SketchRecord| !sketch.values.is_empty() && sketch.values.iter().all(|value| *value == 0.0);
+    (!sketches.is_empty()).then(|| convolutions.any(is_zero))
 }
 
 /// Whether a drawn token is one that min-p or top-k cuts, where no mask and no parameter moves values.

@@ -96,6 +96,16 @@ fn shows(sign: Sign, step: &StepRecord, rules: SamplingRules) -> Option<bool> {
 }
 
 fn shows_after(sign: Sign, previous: Option<&StepRecord>, step: &StepRecord, rules: SamplingRules) -> Option<bool> {
+    shows_with(sign, previous, step, rules, &|_| None)
+}
+
+fn shows_with(
+    sign: Sign,
+    previous: Option<&StepRecord>,
+    step: &StepRecord,
+    rules: SamplingRules,
+    sketches: &dyn Fn(u32) -> Option<Vec<SketchRecord>>,
+) -> Option<bool> {
     let mask_of = |hash: &[u8; 32]| Some(mask()).filter(|mask| mask.hash == *hash);
     sign.shows(&Seen {
         step,
@@ -103,6 +113,7 @@ fn shows_after(sign: Sign, previous: Option<&StepRecord>, step: &StepRecord, rul
         rules: Some(rules),
         vocabulary: Some(16),
         mask: &mask_of,
+        sketches,
         tokens: &[BEST; 24][..],
     })
 }
@@ -114,6 +125,28 @@ fn a_step_as_it_should_be_shows_no_finding() {
             assert_eq!(shows(sign, &step, GREEDY), Some(false), "{sign:?}");
         }
     }
+}
+
+#[test]
+fn a_convolution_of_zeros_shows_where_rows_were_sketched() {
+    let shows = |sketched: &[(&str, [f32; 2])]| {
+        let sketch = |&(operation, values): &(&str, [f32; 2])| {
+            let (operation, values) = (operation.to_owned(), values.to_vec());
+            SketchRecord { step: 1, request: 0, choice: 0, row: 0, layer: Some(0), operation, values }
+        };
+        let of_second_row = |row: u32| match row {
+            0 => Some(vec![sketch(&("short_convolution", [1.0, 2.0]))]),
+            _ => Some(sketched.iter().map(sketch).collect()),
+        };
+        shows_with(Sign::SilentConvolution, None, &step(), GREEDY, &of_second_row)
+    };
+    let convolution = |values| ("short_convolution", values);
+    assert_eq!(shows(&[convolution([0.5, -0.5])]), Some(false));
+    // Projections of what is no zero may cancel out; the magnitude does not.
+    assert_eq!(shows(&[convolution([0.5, 0.0])]), Some(false));
+    assert_eq!(shows(&[convolution([0.5, 0.1]), convolution([0.0, -0.0])]), Some(true));
+    assert_eq!(shows(&[("history", [0.0, 0.0])]), Some(false), "a sequence begins with zeros");
+    assert_eq!(shows(&[]), None);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use super::budget::{self, Budget, Memory};
 use super::recording::{RecordedRequest, Recording, RequestFault, RowId};
-use crate::capture::records::{EventRecord, Header, LogitsPayload, LossRecord, MaskRecord, StepRecord};
+use crate::capture::records::{EventRecord, Header, LogitsPayload, LossRecord, MaskRecord, SketchRecord, StepRecord};
 use crate::capture::{CaptureError, CaptureReader, IssueKind, RequestRecords};
 use crate::types::{ChoiceIndex, RequestId, SequenceId, StepId};
 
@@ -133,6 +133,11 @@ impl Recording for CaptureRecording {
             }
         }
         Ok(recorded)
+    }
+
+    fn sketches(&self, row: RowId) -> Result<Vec<SketchRecord>, String> {
+        let sequence = Self::sequence(row.request, row.choice);
+        self.reader.sketches(StepId(row.step), sequence, row.row).map_err(|error| in_words(&error))
     }
 
     fn payload(&self, row: RowId) -> Result<Option<LogitsPayload>, String> {

@@ -1,7 +1,7 @@
 //! What replay needs of a capture, request by request.
 
 use crate::capture::records::{
-    Admission, Completion, EventRecord, Header, LogitsPayload, LossRecord, MaskRecord, StepRecord,
+    Admission, Completion, EventRecord, Header, LogitsPayload, LossRecord, MaskRecord, SketchRecord, StepRecord,
 };
 
 /// A source of recorded requests, such as a capture file.
@@ -26,6 +26,12 @@ pub trait Recording: Sync {
     /// # Errors
     /// If it cannot be read; the text says where and why.
     fn payload(&self, row: RowId) -> Result<Option<LogitsPayload>, String>;
+
+    /// The sketches of what one row passed through, in file order.
+    ///
+    /// # Errors
+    /// If they cannot be read; the text says where and why.
+    fn sketches(&self, row: RowId) -> Result<Vec<SketchRecord>, String>;
 
     /// The mask with that hash; `None` if the capture has none.
     ///

@@ -287,6 +287,17 @@ def philox(key, counter):
     return c
 
 
+def sketch(x):
+    magnitude, sums = 0.0, [[0.0] * 32 for _ in range(4)]
+    for i, element in enumerate(x):
+        if abs(element) > magnitude:
+            magnitude = abs(element)
+        words = philox(0, [i // 32, 0, 0, 4])
+        for k in range(4):
+            sums[k][i % 32] = add(sums[k][i % 32], -element if words[k] >> i % 32 & 1 else element)
+    return [magnitude] + [tree(lanes) for lanes in sums]
+
+
 def gumbel(seed, position, choice, token):
     u = (philox(seed, [position, token // 4, choice, 0])[token % 4] + 0.5) * 2.0**-32
     return -log(-log(1.0 - u))

@@ -89,6 +89,8 @@ def cases():
     for _ in range(6):
         row, x = matrix_row("Q8_0", 576), normal(576)
         yield {"op": "dot", "format": "Q8_0", "row": row.hex(), "x": hex32(x), "out": hex32([contract.dot("Q8_0", row, x)])}
+    for x in normal(1), normal(33), normal(576), [0.0, -0.0], normal(40) + [NAN], normal(40) + [INF]:
+        yield {"op": "sketch", "x": hex32(x), "out": hex32(contract.sketch(x))}
 
 
 def elementary():

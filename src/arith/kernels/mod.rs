@@ -13,6 +13,7 @@ mod output;
 #[cfg(target_arch = "x86_64")]
 mod prepared;
 mod quantize;
+mod sketch;
 mod statistics;
 #[cfg(target_arch = "x86_64")]
 mod tiles;
@@ -25,6 +26,7 @@ pub(in crate::arith) use float::{FloatWeight, LANES, sum_lanes};
 pub use output::{OutputColumns, OutputRows};
 #[cfg(target_arch = "x86_64")]
 pub(in crate::arith) use prepared::PreparedBlock;
+pub use sketch::SketchSigns;
 
 use std::io;
 

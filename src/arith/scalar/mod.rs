@@ -17,6 +17,7 @@ mod norm;
 mod quantize;
 mod random;
 mod rope;
+mod sketch;
 mod statistics;
 #[cfg(test)]
 mod tests;
@@ -36,6 +37,7 @@ pub use random::{
     PURPOSE_ACCEPT, PURPOSE_DRAFT, PURPOSE_RESIDUAL, PURPOSE_TOKEN, gumbel, gumbel_for, gumbel_row, philox, uniform,
 };
 pub use rope::{RopeTable, Rotation};
+pub use sketch::{PURPOSE_SKETCH, sketch};
 pub use statistics::{checksum, row_statistics};
 pub use trigonometry::{cos, sin};
 

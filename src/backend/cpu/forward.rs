@@ -8,11 +8,12 @@ use super::convolution::{self, Windows};
 use super::kv_cache::KvCache;
 use super::plan::RowPlan;
 use super::pool::RegionPanicked;
+use super::sketches::Sketcher;
 use super::state::ConvolutionState;
 use super::weights::{PackedAttention, PackedConvolution, PackedLayer, PackedOperator, PackedWeights};
 use crate::arith::MatrixView;
 use crate::arith::scalar::Rotation;
-use crate::backend::StepOutput;
+use crate::backend::{Operation, OperationSketches, StepOutput};
 use crate::model::ModelConfig;
 
 /// One step through the model.
@@ -30,13 +31,19 @@ pub(super) struct Forward<'a> {
     pub cache: &'a mut KvCache,
     pub state: &'a mut ConvolutionState,
     pub buffers: &'a mut Buffers,
+    /// `None` if the step is not sketched.
+    pub sketcher: Option<&'a Sketcher>,
 }
 
 impl Forward<'_> {
     /// Computes the wanted rows into `output`.
     pub(super) fn run(mut self, output: &mut StepOutput) -> Result<(), RegionPanicked> {
+        let sketches = &mut output.sketches;
+        sketches.clear();
         self.embed()?;
-        for layer in &self.weights.layers {
+        self.sketch(None, Operation::Embedding, sketches)?;
+        for (index, layer) in self.weights.layers.iter().enumerate() {
+            let index = Some(index);
             match &layer.operator {
                 PackedOperator::Attention(attention) => {
                     self.normalize(
@@ -44,14 +51,18 @@ impl Forward<'_> {
                         Forms::of([&attention.query, &attention.key, &attention.value]),
                     )?;
                     self.attention(attention)?;
+                    self.sketch(index, Operation::Attention, sketches)?;
                 }
                 PackedOperator::ShortConvolution(convolution) => {
                     self.normalize(&layer.operator_norm, Forms::of([&convolution.in_projection]))?;
                     self.short_convolution(convolution)?;
+                    self.sketch(index, Operation::History, sketches)?;
+                    self.sketch(index, Operation::ShortConvolution, sketches)?;
                 }
             }
             self.normalize(&layer.feed_forward_norm, Forms::of([&layer.gate, &layer.up]))?;
             self.feed_forward(layer)?;
+            self.sketch(index, Operation::Layer, sketches)?;
         }
         self.head(output)
     }
@@ -105,6 +116,18 @@ impl Forward<'_> {
         self.compute.project_gated(activations, [&layer.gate, &layer.up], [gated, raised, fed])?;
         self.compute.activate(fed, self.config.feed_forward_size, Forms::of([&layer.down]), activations)?;
         self.compute.project_onto(activations, &layer.down, product, residual)
+    }
+
+    /// Sketches what the operation left, if the step is sketched.
+    fn sketch(
+        &mut self,
+        layer: Option<usize>,
+        operation: Operation,
+        out: &mut Vec<OperationSketches>,
+    ) -> Result<(), RegionPanicked> {
+        let Some(sketcher) = self.sketcher else { return Ok(()) };
+        out.push(sketcher.sketch(self.compute, self.plan, self.buffers, (layer, operation))?);
+        Ok(())
     }
 
     /// The logits of the wanted rows, what the head read for them, and their statistics.

@@ -11,6 +11,7 @@ mod forward;
 mod kv_cache;
 mod plan;
 mod pool;
+mod sketches;
 mod state;
 #[cfg(test)]
 mod tests;
@@ -24,6 +25,7 @@ use self::forward::Forward;
 use self::kv_cache::{KvCache, KvShape};
 use self::plan::{Limits, plan};
 use self::pool::{RegionPanicked, ThreadPool};
+use self::sketches::Sketcher;
 use self::state::{ConvolutionState, StateShape};
 use self::weights::PackedWeights;
 use super::{Backend, BackendError, BackendOptions, Capacity, DeviceDescription};
@@ -43,6 +45,8 @@ pub struct CpuBackend {
     state: ConvolutionState,
     drafts: usize,
     buffers: Buffers,
+    /// `None` if steps are not sketched.
+    sketcher: Option<Sketcher>,
     /// The message of a panic, after which nothing that a region wrote can be trusted.
     panicked: Option<String>,
 }
@@ -74,16 +78,19 @@ impl CpuBackend {
             kv_heads: config.kv_heads,
             head_size: config.head_size,
         })?;
+        let width = convolution_width(&config)?;
+        let sketcher = options.sketches.then(|| Sketcher::new(&config, width - 1));
         let shape = StateShape {
             layers: weights.convolution_layers(),
             channels: config.hidden_size,
-            width: convolution_width(&config)?,
+            width,
             drafts: options.drafts,
         };
         let state = ConvolutionState::new(shape, options.state_slots, options.snapshots)?;
         let compute = Compute { kernels, pool };
         let drafts = options.drafts;
-        Ok(Self { config, weights, rope, compute, cache, state, drafts, buffers: Buffers::default(), panicked: None })
+        let buffers = Buffers::default();
+        Ok(Self { config, weights, rope, compute, cache, state, drafts, buffers, sketcher, panicked: None })
     }
 
     fn compute_rows(&mut self, batch: &StepBatch, output: &mut StepOutput) -> Result<(), BackendError> {
@@ -111,6 +118,7 @@ impl CpuBackend {
             cache: &mut self.cache,
             state: &mut self.state,
             buffers: &mut self.buffers,
+            sketcher: self.sketcher.as_ref(),
         };
         forward.run(output).map_err(|RegionPanicked(message)| {
             self.panicked = Some(message.clone());

@@ -32,7 +32,7 @@ use self::source::Source;
 use super::codec::decode_prefix;
 use super::error::CaptureError;
 use super::issue::Issues;
-use super::limits::CHUNK_CACHE_BYTES;
+use super::limits::{self, CHUNK_CACHE_BYTES};
 use super::records::{
     Admission, Completion, EventRecord, Header, LogitsPayload, LogitsRecord, LossRecord, MaskRecord, Refusal,
     RequestRecord, SketchRecord, StepRecord,
@@ -161,17 +161,21 @@ impl CaptureReader {
 
     /// The payload of one logits row; `None` when there is none.
     pub fn logits(&self, step: StepId, sequence: SequenceId, row: u32) -> Result<Option<LogitsPayload>, CaptureError> {
-        let found = self.payload_messages(Topic::Logits, step, sequence, row, |block, slot, channel| {
+        let found = self.payload_messages((Topic::Logits, 1), step, sequence, row, |block, slot, channel| {
             self.decode_slot::<LogitsRecord>(block, slot, channel)
         })?;
         Ok(found.into_iter().next().map(|record| record.payload))
     }
 
-    /// The sketches of one token of a step, in file order.
+    /// The sketches of one row of a step, in file order, as many as [`limits::SKETCHES_OF_A_ROW`].
     pub fn sketches(&self, step: StepId, sequence: SequenceId, row: u32) -> Result<Vec<SketchRecord>, CaptureError> {
-        self.payload_messages(Topic::Sketch, step, sequence, row, |block, slot, channel| {
-            self.decode_slot(block, slot, channel)
-        })
+        self.payload_messages(
+            (Topic::Sketch, limits::SKETCHES_OF_A_ROW),
+            step,
+            sequence,
+            row,
+            |block, slot, channel| self.decode_slot(block, slot, channel),
+        )
     }
 
     /// The mask row with that hash; `None` when there is none.
@@ -195,7 +199,7 @@ impl CaptureReader {
 
     fn payload_messages<T>(
         &self,
-        topic: Topic,
+        (topic, most): (Topic, usize),
         step: StepId,
         sequence: SequenceId,
         row: u32,
@@ -209,17 +213,22 @@ impl CaptureReader {
             None => return Ok(Vec::new()),
         };
         let key = PayloadKey { step: step.0, request: sequence.request.0, choice: sequence.choice.0, row };
+        let mut found = Vec::new();
+        // A chunk may end in the middle of them.
         for segment in self.payloads.at(log_time) {
+            if found.len() == most {
+                break;
+            }
             let block = self.payload_block(segment)?;
             let slots = block.payloads(&self.layout.channels, self.version, topic, key);
-            if slots.len() > 0 {
-                return slots
-                    .filter_map(|slot| Some((slot, self.layout.channels.get(slot.header.channel).ok()??)))
-                    .map(|(slot, channel)| decode(&block, slot, channel))
-                    .collect();
+            let known = slots.filter_map(|slot| Some((slot, self.layout.channels.get(slot.header.channel).ok()??)));
+            for (slot, channel) in known.take(most - found.len()) {
+                found.push((segment, decode(&block, slot, channel)?));
             }
         }
-        Ok(Vec::new())
+        // The latest chunk was asked first.
+        found.sort_by_key(|(segment, _)| *segment);
+        Ok(found.into_iter().map(|(_, message)| message).collect())
     }
 
     pub(in crate::capture) fn read<T: Versioned>(&self, location: Location) -> Result<T, CaptureError> {

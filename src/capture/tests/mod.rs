@@ -13,5 +13,6 @@ mod recovery;
 mod round_trip;
 mod samples;
 mod seeds;
+mod sketches;
 mod support;
 mod verifying;

@@ -111,6 +111,7 @@ columns! {
     masks_differ: bool = |line| line.shows(Sign::MasksDiffer);
     tokens_after_the_end: bool = |line| line.shows(Sign::TokensAfterTheEnd);
     draft_changed: bool = |line| line.shows(Sign::DraftChanged);
+    silent_convolution: bool = |line| line.shows(Sign::SilentConvolution);
     filter_skipped: bool = |line| line.shows(Sign::FilterSkipped);
     draft_length_varies: bool = |line| line.shows(Sign::DraftLengthVaries);
     near_tie: bool = |line| line.shows(Sign::NearTie);

@@ -12,7 +12,7 @@ use super::columns::Columns;
 use crate::capture::records::StepRecord;
 use crate::capture::{CaptureError, CaptureReader};
 use crate::forensics::signs::{SamplingRules, Seen, Sign};
-use crate::types::SequenceId;
+use crate::types::{ChoiceIndex, RequestId, SequenceId, StepId};
 
 /// Lines of one batch, a row group of the file.
 const BATCH: usize = 64 << 10;
@@ -87,6 +87,8 @@ impl<'a> SignsOf<'a> {
     fn of(&mut self, step: &StepRecord) -> Vec<Option<bool>> {
         self.tokens.extend(&step.emitted);
         let mask = |hash: &[u8; 32]| self.reader.mask(hash).ok().flatten();
+        let choice = SequenceId { request: RequestId(step.request), choice: ChoiceIndex(step.choice) };
+        let sketches = |row: u32| self.reader.sketches(StepId(step.step), choice, row).ok();
         let model = self.reader.header().model.as_ref();
         let seen = Seen {
             step,
@@ -94,6 +96,7 @@ impl<'a> SignsOf<'a> {
             rules: self.rules,
             vocabulary: model.and_then(|model| model.vocabulary_size),
             mask: &mask,
+            sketches: &sketches,
             tokens: &self.tokens,
         };
         let shown = Sign::ALL.into_iter().map(|sign| sign.shows(&seen)).collect();

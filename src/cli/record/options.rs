@@ -115,6 +115,10 @@ pub struct Options {
     /// Values per row that the tier `topk` keeps [default: 64]
     #[arg(long, value_name = "K")]
     pub top_k_rows: Option<Count<MOST>>,
+    /// Whether the capture keeps a few projections of what each logits row passes through, layer by layer, by which `replay`
+    /// names the operation that first went wrong [default: off]
+    #[arg(long, value_name = "SWITCH")]
+    pub sketches: Option<Switch>,
     /// What happens when the capture's writer falls behind: the engine waits, or payloads are dropped and each loss is
     /// recorded [default: block]
     #[arg(long, value_name = "POLICY")]

@@ -54,6 +54,8 @@ pub(super) struct Settings {
     pub inject: Option<Fault>,
     pub quiet: bool,
     pub tier: Tier,
+    /// Whether what the rows pass through is sketched.
+    pub sketches: bool,
     pub overflow: Overflow,
     pub json: bool,
     /// The operator's layer of parameter resolution.
@@ -130,6 +132,7 @@ impl Settings {
             inject: flags.inject.or(file.inject).map(|option| option.0),
             quiet: flags.quiet,
             tier: layers.tier(),
+            sketches: layers.or("sketches", |options| options.sketches, Switch::Off, name) == Switch::On,
             overflow: match layers.or("overflow", |options| options.overflow, OverflowOption::Block, name) {
                 OverflowOption::Block => Overflow::Block,
                 OverflowOption::Drop => Overflow::DropPayloads,

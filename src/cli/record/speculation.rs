@@ -112,6 +112,7 @@ fn open_model(settings: &Settings, sizes: &Sizes, model: &Model, draft: &Model) 
             state_slots: settings.max_batch,
             snapshots: settings.max_batch,
             drafts: 0,
+            sketches: false,
         },
     )
     .with_context(place)?;

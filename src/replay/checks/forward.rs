@@ -1,6 +1,7 @@
 //! The whole model gives the recorded row from the recorded tokens.
 
 use super::logits;
+use super::sketches::{self, Passage};
 use crate::arith::{ActivationRow, RowStatistics, scalar};
 use crate::replay::context::{Row, Sequence};
 use crate::replay::forward::{FeedError, Memory, PlainModel};
@@ -12,6 +13,8 @@ pub(in crate::replay) struct Execution<'a> {
     plain: &'a PlainModel<'a>,
     sequence: &'a Sequence<'a>,
     memory: Memory,
+    /// What the row that was run last passed through; empty if no row was sketched.
+    passage: Vec<Passage>,
 }
 
 /// Why a row cannot be run.
@@ -44,7 +47,7 @@ pub(in crate::replay) fn run_prompt(plain: &PlainModel<'_>, prompt: &[u32]) -> R
 impl<'a> Execution<'a> {
     /// Goes on from the prompt.
     pub(in crate::replay) fn new(plain: &'a PlainModel<'a>, sequence: &'a Sequence<'a>, prompt: Memory) -> Self {
-        Self { plain, sequence, memory: prompt }
+        Self { plain, sequence, memory: prompt, passage: Vec::new() }
     }
 
     /// Runs the token that `row` was computed after, and compares what comes out.
@@ -53,7 +56,8 @@ impl<'a> Execution<'a> {
     /// committed.
     pub(in crate::replay) fn check(&mut self, row: &Row<'_>, recovered: &Recovered) -> Verdict {
         let mut verdict = Verdict::new();
-        let hidden = match self.run(row) {
+        let sketched = sketches::of(row);
+        let hidden = match self.run(row, sketched.is_some()) {
             Ok(hidden) => hidden,
             Err(Stuck::NoInput(skip)) => return Verdict::skipped(skip),
             Err(Stuck::Refused(error)) => {
@@ -62,6 +66,9 @@ impl<'a> Execution<'a> {
             }
         };
         verdict.equal("position", self.memory.length() - 1, row.record.position);
+        if let Some(sketched) = sketched {
+            sketches::compare(&mut verdict, row, &self.passage, sketched);
+        }
         let head_input = self.plain.head_input(&hidden);
         self.compare(&mut verdict, row, recovered, &head_input);
         verdict
@@ -75,7 +82,7 @@ impl<'a> Execution<'a> {
 
     /// Feeds the draft that the row was computed after, or else what was committed and is not fed yet: the last token,
     /// and more if rows are missing.
-    fn run(&mut self, row: &Row<'_>) -> Result<Vec<f32>, Stuck> {
+    fn run(&mut self, row: &Row<'_>, is_sketched: bool) -> Result<Vec<f32>, Stuck> {
         if let Some(before) = row.index.checked_sub(1) {
             let draft = || row.step.drafts.get(before as usize).and_then(|&draft| u32::try_from(draft).ok());
             // The model may have read something in the place of a draft that is withheld.
@@ -84,14 +91,25 @@ impl<'a> Execution<'a> {
                 None => draft(),
             };
             let withheld = || Stuck::NoInput(Skip::not_recorded("what was read in a withheld draft's place"));
-            return Ok(self.plain.feed(&mut self.memory, read.ok_or_else(withheld)?)?);
+            return Ok(self.feed(read.ok_or_else(withheld)?, is_sketched)?);
         }
         let committed = self.sequence.admission.prompt_tokens.iter().chain(row.output);
         let mut hidden = Err(Stuck::NoInput(Skip::missing("nothing was committed that the row could follow")));
         for &token in committed.skip(self.memory.length() as usize) {
-            hidden = Ok(self.plain.feed(&mut self.memory, token)?);
+            hidden = Ok(self.feed(token, is_sketched)?);
         }
         hidden
+    }
+
+    fn feed(&mut self, token: u32, is_sketched: bool) -> Result<Vec<f32>, FeedError> {
+        let Self { plain, memory, passage, .. } = self;
+        passage.clear();
+        if !is_sketched {
+            return plain.feed(memory, token);
+        }
+        plain.feed_and_tell(memory, token, &mut |layer, operation, output| {
+            passage.push(Passage { layer, operation, sketch: scalar::sketch(output) });
+        })
     }
 
     fn compare(&self, verdict: &mut Verdict, row: &Row<'_>, recovered: &Recovered, head_input: &ActivationRow) {

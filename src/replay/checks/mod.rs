@@ -11,6 +11,7 @@ pub(super) mod params;
 pub(super) mod prompt;
 pub(super) mod sampler;
 pub(super) mod signs;
+pub(super) mod sketches;
 pub(super) mod termination;
 pub(super) mod validity;
 pub(super) mod whole;

@@ -3,6 +3,7 @@
 use crate::capture::records::StepRecord;
 use crate::forensics::signs::{SamplingRules, Seen, Sign};
 use crate::replay::context::Sequence;
+use crate::replay::recording::RowId;
 use crate::replay::report::Report;
 use crate::replay::verdict::{CheckName, Skip, Verdict};
 
@@ -28,7 +29,12 @@ fn judge(
 ) -> Verdict {
     let context = sequence.context;
     let mask = |hash: &[u8; 32]| context.recording.mask(hash).ok().flatten();
-    let seen = Seen { step, previous, rules, vocabulary: context.vocabulary_size(), mask: &mask, tokens };
+    let sketches = |row: u32| {
+        let (request, choice) = (sequence.admission.request, sequence.recorded.choice);
+        context.recording.sketches(RowId { step: step.step, request, choice, row }).ok()
+    };
+    let vocabulary = context.vocabulary_size();
+    let seen = Seen { step, previous, rules, vocabulary, mask: &mask, sketches: &sketches, tokens };
     let mut verdict = Verdict::new();
     for sign in Sign::ALL.into_iter().filter(|sign| sign.is_finding()) {
         // What is not recorded is told by the checks that need it.

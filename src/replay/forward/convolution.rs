@@ -14,6 +14,7 @@ impl PlainModel<'_> {
         weights: &ConvolutionWeights,
         history: &mut History,
         input: &[f32],
+        tell: &mut dyn FnMut(&'static str, &[f32]),
     ) -> Vec<f32> {
         let hidden_size = self.model.config.hidden_size;
         let projected = self.linear(&weights.in_projection, input);
@@ -28,10 +29,14 @@ impl PlainModel<'_> {
         let columns: Vec<&[f32]> = (0..width)
             .map(|tap| (history.len() + tap).checked_sub(width).map_or(&before[..], |token| &history[token]))
             .collect();
+        if let Some((_, before)) = columns.split_last() {
+            tell("history", &before.concat());
+        }
         let mut convolved = vec![0.0; hidden_size];
         scalar::short_convolution(&weights.convolution, &columns, &mut convolved);
         let mut output = vec![0.0; hidden_size];
         scalar::product(c, &convolved, &mut output);
+        tell("short_convolution", &output);
         self.linear(&weights.out_projection, &output)
     }
 }

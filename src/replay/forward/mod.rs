@@ -65,6 +65,20 @@ impl<'a> PlainModel<'a> {
     /// # Errors
     /// If the token is not in the vocabulary, or the sequence is as long as the model's context.
     pub fn feed(&self, memory: &mut Memory, token: u32) -> Result<Vec<f32>, FeedError> {
+        self.feed_and_tell(memory, token, &mut |_, _, _| {})
+    }
+
+    /// As [`Self::feed`]; `tell` is told what each operation that captures sketch gives: its layer, if it is of one, its name
+    /// and its output.
+    ///
+    /// # Errors
+    /// Likewise.
+    pub fn feed_and_tell(
+        &self,
+        memory: &mut Memory,
+        token: u32,
+        tell: &mut dyn FnMut(Option<usize>, &'static str, &[f32]),
+    ) -> Result<Vec<f32>, FeedError> {
         let Model { config, weights, .. } = self.model;
         let (vocabulary_size, context_length) = (config.vocabulary_size, config.context_length);
         if token as usize >= vocabulary_size {
@@ -75,16 +89,23 @@ impl<'a> PlainModel<'a> {
         }
         let mut hidden = vec![0.0; config.hidden_size];
         scalar::dequantize_row(&weights.embedding.view(), token as usize, &mut hidden);
+        tell(None, "embedding", &hidden);
         let rotation = self.rope.rotation(memory.advance());
-        for (layer, history) in weights.layers.iter().zip(&mut memory.layers) {
+        for (index, (layer, history)) in weights.layers.iter().zip(&mut memory.layers).enumerate() {
             let input = self.norm(&hidden, &layer.operator_norm);
+            let mut tell_of_layer = |name: &'static str, output: &[f32]| tell(Some(index), name, output);
             let output = match &layer.operator {
-                OperatorWeights::Attention(weights) => self.attention(weights, history, &rotation, &input),
-                OperatorWeights::ShortConvolution(weights) => self.short_convolution(weights, history, &input),
+                OperatorWeights::Attention(weights) => {
+                    self.attention(weights, history, &rotation, &input, &mut tell_of_layer)
+                }
+                OperatorWeights::ShortConvolution(weights) => {
+                    self.short_convolution(weights, history, &input, &mut tell_of_layer)
+                }
             };
             scalar::add(&mut hidden, &output);
             let output = self.feed_forward(layer, &self.norm(&hidden, &layer.feed_forward_norm));
             scalar::add(&mut hidden, &output);
+            tell(Some(index), "layer", &hidden);
         }
         Ok(hidden)
     }

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::support::{Random, bits, exact_bits, paths};
-use crate::arith::{QuantizedRow, RopeLayout, WeightFormat, scalar};
+use crate::arith::{QuantizedRow, RopeLayout, SketchSigns, WeightFormat, scalar};
 
 /// A row with one of the numbers that a fault or a mask leaves, now and then.
 fn row(random: &mut Random, length: usize, special: Option<f32>) -> Vec<f32> {
@@ -60,6 +60,17 @@ proptest! {
             out.copy_from_slice(&x);
             kernels.add(&mut out, &y);
             prop_assert_eq!(&bits(&out), &sum);
+        }
+    }
+
+    #[test]
+    fn sketches_equal_the_scalar_form(length in 0usize..200, special in specials(), seed: u64) {
+        let x = row(&mut Random(seed), length, special);
+        let expected = scalar::sketch(&x);
+        for kernels in paths() {
+            let found = kernels.sketch(&SketchSigns::new(200), &x);
+            prop_assert_eq!(found.magnitude.to_bits(), expected.magnitude.to_bits());
+            prop_assert_eq!(exact_bits(&found.projections), exact_bits(&expected.projections));
         }
     }
 

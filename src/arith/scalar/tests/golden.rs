@@ -1,6 +1,6 @@
 //! Every operation against tests/golden, on both copies of the code.
 
-use super::super::super::{MatrixView, RopeLayout};
+use super::super::super::{MatrixView, RopeLayout, Sketch};
 use super::super::*;
 use super::*;
 
@@ -134,6 +134,16 @@ fn checksums() {
     on_both_copies(|| {
         for case in golden_of("checksum") {
             assert_eq!(checksum(&floats(&case, "x")), word(&case, "out"));
+        }
+    });
+}
+
+#[test]
+fn sketches() {
+    on_both_copies(|| {
+        for case in golden_of("sketch") {
+            let Sketch { magnitude, projections } = sketch(&floats(&case, "x"));
+            assert_same(&[&[magnitude], &projections[..]].concat(), &floats(&case, "out"), "sketch");
         }
     });
 }

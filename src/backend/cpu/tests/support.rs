@@ -23,6 +23,7 @@ pub fn options() -> BackendOptions {
         state_slots: 4,
         snapshots: 4,
         drafts: DRAFTS,
+        sketches: false,
     }
 }
 
