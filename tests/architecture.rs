@@ -55,6 +55,28 @@ fn replay_uses_nothing_of_the_engine() {
     assert!(found.is_empty(), "replay must be independent of the engine:\n{}", found.join("\n"));
 }
 
+/// What replay may name of the code that makes, asks for and reads tool calls: the types.
+fn runs_the_engines_tools(line: &str) -> bool {
+    let types = ["Tool", "ToolChoice", "ToolUse"];
+    let names = line.split("crate::tools").skip(1).flat_map(|path| {
+        let path = path.strip_prefix("::").unwrap_or("*");
+        path.split(|character: char| !(character.is_alphanumeric() || "_*".contains(character)))
+            .filter(|name| !name.is_empty())
+    });
+    names.into_iter().any(|name| !types.contains(&name)) || line.contains(".callable(")
+}
+
+#[test]
+fn replay_reads_and_tells_tools_by_itself() {
+    // One file compares a grammar's source with the code that writes it, and says so; tests compare the two sides.
+    let other =
+        |path: &str| path.starts_with("replay/") && path != "replay/tools/shared.rs" && !path.ends_with("tests.rs");
+    let found = lines(runs_the_engines_tools, other);
+    assert!(found.is_empty(), "replay must not run the engine's code for tools:\n{}", found.join("\n"));
+    let users = lines(|line| line.contains("shared::"), |path| path.starts_with("replay/"));
+    assert_eq!(users.len(), 1, "what is shared has one way in:\n{}", users.join("\n"));
+}
+
 #[test]
 fn the_engine_uses_nothing_of_replay() {
     let found = lines(
@@ -97,6 +119,12 @@ fn no_field_has_a_bare_serde_default() {
 #[test]
 fn these_checks_can_fail() {
     assert!(mentions_engine("use crate::engine::Engine;"));
+    assert!(!runs_the_engines_tools("use crate::tools::{Tool, ToolChoice, ToolUse};"));
+    for line in
+        ["use crate::tools::{self, ToolUse};", "crate::tools::parse(text)", "use crate::tools;", "tools.callable()"]
+    {
+        assert!(runs_the_engines_tools(line), "{line}");
+    }
     assert_eq!(bare_defaults("#[serde(with = \"wire\", default)]\npub seed: u64,"), ["pub seed: u64,"]);
     assert_eq!(bare_defaults("#[serde(default)]\n/// Doc.\npub seed: Option<u64>,"), Vec::<String>::new());
     assert!(has_unsafe("    let value = unsafe { *pointer };"));

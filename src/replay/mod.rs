@@ -27,7 +27,7 @@ mod report;
 mod rules;
 mod run;
 pub mod sampler;
-mod tooling;
+mod tools;
 mod verdict;
 
 pub use capture_file::CaptureRecording;

@@ -10,9 +10,8 @@ use crate::capture::records::{Admission, ParamSource, ResolvedField};
 use crate::grammar::Constraint;
 use crate::model::GenerationConfig;
 use crate::replay::context::Context;
-use crate::replay::tooling::{format_of, tools_of};
+use crate::replay::tools::{self, format_of, tools_of};
 use crate::replay::verdict::{Skip, Verdict};
-use crate::tools;
 
 type Layer = Map<String, Value>;
 
@@ -101,7 +100,8 @@ pub(in crate::replay) fn check(context: &Context<'_>, admission: &Admission) -> 
     verdict
 }
 
-/// The recorded constraint is what the body asks for, and begins where it has to.
+/// The recorded constraint is what the body asks for, and begins where it has to. For tools that is a comparison with the
+/// engine's own code (see [`tools::constraint`]); what came of it is judged without, by the check `commit`.
 fn constrained(verdict: &mut Verdict, context: &Context<'_>, admission: &Admission, client: &Layer) {
     let recorded = admission.constraint.as_ref();
     // Recorders that knew no EBNF took every grammar for Lark.
@@ -111,10 +111,7 @@ fn constrained(verdict: &mut Verdict, context: &Context<'_>, admission: &Admissi
         Some(asked) => Some(asked),
         None => match (tools_of(client), context.model()) {
             (None, _) => None,
-            (Some(tools), Some(model)) => {
-                let constraint = tools::grammar(&tools, format_of(context), &model.tokenizer);
-                constraint.map(|constraint| (constraint.kind(), constraint.source()))
-            }
+            (Some(tools), Some(model)) => tools::constraint(&tools, format_of(context), &model.tokenizer),
             (Some(_), None) => return verdict.skip(context.preflight.no_model()),
         },
     };
@@ -133,8 +130,8 @@ fn constrained(verdict: &mut Verdict, context: &Context<'_>, admission: &Admissi
     verdict.equal("begins_after of the constraint", end.filter(|_| !is_over), recorded.begins_after);
 }
 
-/// The constraint of a body, as kind and source.
-fn asked_for(client: &Layer) -> Option<(&'static str, String)> {
+/// The constraint that a body spells out, as kind and source.
+pub(super) fn asked_for(client: &Layer) -> Option<(&'static str, String)> {
     if let Some(format) = given(client, "response_format") {
         match format["type"].as_str() {
             Some("json_object") => return Some(("json_object", String::new())),

@@ -5,9 +5,9 @@ use serde_json::{Map, Value, json};
 use crate::capture::records::Admission;
 use crate::model::{ChatPrompt, Model};
 use crate::replay::context::Context;
-use crate::replay::tooling::{format_of, tools_of};
+use crate::replay::tools::{format_of, told, tools_of};
 use crate::replay::verdict::{Skip, Verdict};
-use crate::tools::{self, ToolUse};
+use crate::tools::ToolUse;
 
 /// What the body asks to continue.
 enum Input {
@@ -65,7 +65,7 @@ fn render(context: &Context<'_>, model: &Model, messages: &[Value], tools: Optio
     let template = model.chat_template.as_ref().ok_or("the model has no chat template")?;
     // Templates see the time of the header.
     let unix_seconds = context.recording.header().epoch_ns / 1_000_000_000;
-    let told = tools::for_template(messages, tools, format_of(context), template.source());
+    let told = told(messages, tools, format_of(context), template.source());
     let (messages, tools) = (told.messages.as_slice(), told.tools.as_ref());
     let prompt = ChatPrompt { messages, tools, add_generation_prompt: true, unix_seconds };
     template.render(prompt).map_err(|error| error.to_string())

@@ -1,12 +1,13 @@
 //! The end of a choice, and the choices of a request.
 
 use crate::capture::records::{Completion, StopReason};
+use crate::replay::checks::params::asked_for;
 use crate::replay::context::{Context, Sequence};
 use crate::replay::ending::{self, Limits};
 use crate::replay::recording::RecordedRequest;
-use crate::replay::tooling::{format_of, tools_of};
+use crate::replay::tools::{self, Answer, format_of, tools_of};
 use crate::replay::verdict::{Skip, Verdict};
-use crate::tools;
+use crate::tools::{ToolChoice, ToolUse};
 use crate::types::TokenId;
 
 /// The choice ended once, with as many tokens and the text that its steps emitted.
@@ -107,8 +108,35 @@ fn same_calls(verdict: &mut Verdict, sequence: &Sequence<'_>, completion: &Compl
     let told = &emitted[..emitted.len() - usize::from(ends_itself && !emitted.is_empty())];
     let tokens: Vec<TokenId> = told.iter().copied().map(TokenId).collect();
     let text = model.tokenizer.decode_with_special_tokens(&tokens);
-    let parsed = tools::parse(&text, format_of(context), &tools.tools);
-    verdict.equal("tool_calls", Some(tools::calls_json(&parsed.calls).to_string()), completion.tool_calls.clone());
+    let calls = tools::calls_json(&text, format_of(context), &tools.tools);
+    verdict.equal("tool_calls", Some(calls.to_string()), completion.tool_calls.clone());
+    if body.as_ref().is_some_and(|body| asked_for(body).is_none()) {
+        as_asked(verdict, sequence, completion, &tools, emitted);
+    }
+}
+
+/// An answer that a request's tools constrained is text, or calls as they were asked for; one that was cut short begins so.
+fn as_asked(verdict: &mut Verdict, sequence: &Sequence<'_>, completion: &Completion, tools: &ToolUse, emitted: &[u32]) {
+    let is_complete = matches!(completion.stop, Some(StopReason::EndToken(_) | StopReason::GrammarEnd));
+    let Some(model) = sequence.context.model().filter(|_| tools.choice != ToolChoice::None) else { return };
+    let reasoning = sequence.admission.constraint.as_ref().and_then(|constraint| constraint.begins_after);
+    let begins = match reasoning {
+        None => 0,
+        Some(end) => match emitted.iter().position(|token| *token == end) {
+            Some(index) => index + 1,
+            // It ended before the constraint began.
+            None => return,
+        },
+    };
+    // An end token is no part of the answer.
+    let ends = emitted.len() - usize::from(is_complete && emitted.len() > begins);
+    let tokens = &emitted[begins..ends];
+    let answer =
+        Answer { tokens, is_complete, tools, format: format_of(sequence.context), tokenizer: &model.tokenizer };
+    match tools::breach(&answer) {
+        None => verdict.agrees(),
+        Some((expected, found)) => verdict.mismatch("answer with tools", expected, found),
+    }
 }
 
 /// The request's choices are there, and its records agree on whose it is.

@@ -1,0 +1,108 @@
+//! Tools, plainly: what a request may call, how calls are written, and what an answer calls.
+//!
+//! Written from the definition of the two formats, apart from [`crate::tools`], which the engine uses. The vocabulary is
+//! shared (the types of tools); the grammar's source is compared with what that shared code makes, in [`shared`] alone.
+
+mod answer;
+mod arguments;
+mod calls;
+mod prompt;
+mod shared;
+
+pub(super) use self::answer::{Answer, breach};
+pub(super) use self::calls::calls_json;
+pub(super) use self::prompt::told;
+pub(super) use self::shared::constraint;
+
+use serde_json::{Map, Value, json};
+
+use super::context::Context;
+use crate::tools::{Tool, ToolChoice, ToolUse};
+
+/// How calls are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Format {
+    /// One JSON object with `name` and `arguments` between the tags of a call.
+    Json,
+    /// A `<function=NAME>` tag between them, and a `<parameter=KEY>` tag per argument in that.
+    Tagged,
+}
+
+const CALL: &str = "<tool_call>";
+const END_CALL: &str = "</tool_call>";
+const FUNCTION: &str = "<function=";
+const END_FUNCTION: &str = "</function>";
+const PARAMETER: &str = "<parameter=";
+const END_PARAMETER: &str = "</parameter>";
+
+impl Format {
+    /// Its name in settings and records.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Json => "json",
+            Self::Tagged => "tagged",
+        }
+    }
+}
+
+/// How the engine wrote calls: as its setting says, or else as the model's chat template does.
+pub(super) fn format_of(context: &Context<'_>) -> Format {
+    let setting = context.setting("tool-format");
+    match setting.as_ref().and_then(Value::as_str) {
+        Some("json") => Format::Json,
+        Some("tagged") => Format::Tagged,
+        _ => {
+            let template = context.model().and_then(|model| model.chat_template.as_ref());
+            let is_tagged = template.is_some_and(|template| template.source().contains(FUNCTION));
+            if is_tagged { Format::Tagged } else { Format::Json }
+        }
+    }
+}
+
+/// The tools that a body brings; `None` if it brings none.
+pub(super) fn tools_of(body: &Map<String, Value>) -> Option<ToolUse> {
+    let tools: Vec<Tool> = body.get("tools")?.as_array()?.iter().map(tool).collect::<Option<_>>()?;
+    if tools.is_empty() {
+        return None;
+    }
+    let choice = match body.get("tool_choice").unwrap_or(&Value::Null) {
+        Value::Null => ToolChoice::Auto,
+        Value::String(choice) if choice == "none" => ToolChoice::None,
+        Value::String(choice) if choice == "required" => ToolChoice::Required,
+        Value::String(_) => ToolChoice::Auto,
+        named => ToolChoice::Named(named["function"]["name"].as_str()?.to_owned()),
+    };
+    let parallel = body.get("parallel_tool_calls").and_then(Value::as_bool).unwrap_or(true);
+    Some(ToolUse { tools, choice, parallel })
+}
+
+fn tool(tool: &Value) -> Option<Tool> {
+    let function = &tool["function"];
+    let parameters = match &function["parameters"] {
+        Value::Object(schema) => {
+            let mut schema = schema.clone();
+            schema.entry("type").or_insert(json!("object"));
+            Value::Object(schema)
+        }
+        _ => json!({"type": "object", "properties": {}, "additionalProperties": false}),
+    };
+    let name = function["name"].as_str()?.to_owned();
+    Some(Tool { name, description: function["description"].as_str().map(str::to_owned), parameters })
+}
+
+/// The schema of a tool's parameter, if it declares one of that name.
+fn parameter<'a>(tool: &'a Tool, key: &str) -> Option<&'a Value> {
+    tool.parameters.get("properties")?.get(key)
+}
+
+/// Whether a tagged value is text as it stands, and no JSON: a parameter of type string, or one of listed strings.
+fn is_text(schema: &Value) -> bool {
+    let lists_texts = match schema.get("enum") {
+        Some(Value::Array(choices)) => choices.iter().all(Value::is_string),
+        _ => false,
+    };
+    lists_texts || schema.get("type") == Some(&Value::from("string"))
+}
+
+#[cfg(test)]
+mod tests;
