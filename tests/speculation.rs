@@ -152,7 +152,8 @@ fn replay_finds_nothing() {
         for name in DRAFTERS {
             for (scheduling, rule, drafts) in [("sync", "coupled", "4"), ("async", "rejection", "6")] {
                 let way = ["--drafts", drafts, "--scheduling", scheduling, "--verify-rule", rule];
-                let run = record(&bench, name, &way);
+                let way = if name == "none" { &[][..] } else { &way };
+                let run = record(&bench, name, way);
                 assert_eq!(run.run.status, 0, "{}", run.run.stderr);
                 let report = replay(&run, &bench, name);
                 for check in
@@ -236,6 +237,10 @@ fn flags_that_do_not_fit_together_are_refused() {
         (vec!["--drafter".to_owned(), "scripted".to_owned()], "--draft-script is missing"),
         (vec!["--draft-model".to_owned(), path("draft.gguf")], "the drafter does not read it"),
         (vec!["--drafts".to_owned(), "65".to_owned()], "1 to 64"),
+        (vec!["--drafts".to_owned(), "4".to_owned()], "--drafts is given, and there is no drafter"),
+        (vec!["--scheduling".to_owned(), "sync".to_owned()], "--scheduling is given, and there is no drafter"),
+        (vec!["--verify-rule".to_owned(), "coupled".to_owned()], "--verify-rule is given, and there is no drafter"),
+        (vec!["--top-k-rows".to_owned(), "4".to_owned()], "--top-k-rows is given, and the tier keeps no such rows"),
         (
             vec!["--drafter".to_owned(), "model".to_owned(), "--draft-model".to_owned(), path("short.gguf")],
             "context holds 64 tokens",
@@ -252,4 +257,17 @@ fn flags_that_do_not_fit_together_are_refused() {
         assert!(run.run.stderr.contains(message), "{flags:?}: {}", run.run.stderr);
         assert!(!run.capture.exists());
     }
+}
+
+/// The draft model's cache is within the bytes that are set aside unasked, as the model's is.
+#[test]
+fn a_draft_model_that_needs_too_much_room_is_refused() {
+    let model = SyntheticModel { context_length: 4096, ..SyntheticModel::llama(1) };
+    let bench = Bench::new(&model, &constrained_requests());
+    let draft_model = bench.path("model.gguf").display().to_string();
+    let flags = ["--drafter", "model", "--draft-model", &draft_model, "--max-batch", "1024", "--kv-pages", "128"];
+    let run = bench.record(&flags);
+    assert_eq!(run.run.status, 2, "{}", run.run.stderr);
+    assert!(run.run.stderr.contains("2048 MiB at most; found: 3096 MiB, for 1024 sequences"), "{}", run.run.stderr);
+    assert!(!run.capture.exists());
 }

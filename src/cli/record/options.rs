@@ -78,7 +78,8 @@ pub struct Options {
     /// Most drafts per step and sequence, 1 to 64 [default: 4]
     #[arg(long, value_name = "N")]
     pub drafts: Option<Count<MOST_DRAFTS>>,
-    /// Model of the drafter `model`, with the same tokenizer as --model
+    /// Model of the drafter `model`, with the same tokenizer as --model; its key-value cache has room for --max-batch sequences
+    /// of full length, which may take up to 2 GiB
     #[arg(long, value_name = "PATH")]
     pub draft_model: Option<PathBuf>,
     /// What the drafter `scripted` proposes: JSON lines with `custom_id`, `tokens` and, for further choices, `choice`

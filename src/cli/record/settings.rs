@@ -144,6 +144,9 @@ impl Settings {
             recorded: Vec::new(),
         };
         settings.speculation.check(flags)?;
+        if flags.top_k_rows.is_some() && !matches!(settings.tier, Tier::TopK(_)) {
+            bail!("--top-k-rows is given, and the tier keeps no such rows: give --tier topk, or leave it out");
+        }
         let mut recorded = layers.recorded;
         for (field, value) in settings.overrides.to_json().as_object().into_iter().flatten() {
             recorded.push(setting(&format!("sampling.{field}"), value, "config-file"));
@@ -159,6 +162,30 @@ impl Settings {
         let affordable = KV_BYTES / page_bytes(model, self.kv_type).max(1);
         let pages = self.kv_pages.unwrap_or(affordable.clamp(pages_of_one, most));
         Ok(Sizes { context_length, pages })
+    }
+
+    /// Pages of the draft model's key-value cache, for every sequence however long: what is drafted must not depend on who
+    /// else runs. So none are left out to fit the bytes that are set aside unasked.
+    ///
+    /// # Errors
+    /// If they do not fit.
+    pub fn draft_pages(&self, draft: &ModelConfig, sizes: &Sizes) -> anyhow::Result<usize> {
+        let pages_of_one = (sizes.context_length + self.speculation.drafts).div_ceil(ATTENTION_CHUNK);
+        let pages = pages_of_one.saturating_mul(self.max_batch);
+        let bytes = pages.saturating_mul(page_bytes(draft, self.kv_type));
+        let mib = |bytes: usize| bytes.div_ceil(1 << 20);
+        if bytes > KV_BYTES {
+            bail!(
+                "the draft model's key-value cache: accepted: {} MiB at most; found: {} MiB, for {} sequences of {} tokens and \
+                 {} drafts; give a smaller --max-batch or --context-length",
+                mib(KV_BYTES),
+                mib(bytes),
+                self.max_batch,
+                sizes.context_length,
+                self.speculation.drafts
+            );
+        }
+        Ok(pages)
     }
 }
 

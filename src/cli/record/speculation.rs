@@ -29,9 +29,19 @@ pub(super) struct SpeculationSettings {
 }
 
 impl SpeculationSettings {
-    /// Refuses flags that name files which the drafter does not read, and drafters without theirs: a forgotten flag would
+    /// Refuses flags that the drafter makes nothing of, and drafters without the files that they read: a forgotten flag would
     /// else pass for a result.
     pub fn check(&self, flags: &Options) -> anyhow::Result<()> {
+        for (flag, is_given) in [
+            ("drafts", flags.drafts.is_some()),
+            ("scheduling", flags.scheduling.is_some()),
+            ("verify-rule", flags.verify_rule.is_some()),
+        ] {
+            ensure!(
+                !is_given || self.drafter != DrafterOption::None,
+                "--{flag} is given, and there is no drafter, so that it changes nothing: give --drafter, or leave it out"
+            );
+        }
         for (flag, file, given, reader) in [
             ("draft-model", &self.draft_model, &flags.draft_model, DrafterOption::Model),
             ("draft-script", &self.draft_script, &flags.draft_script, DrafterOption::Scripted),
@@ -99,7 +109,7 @@ fn open_model(settings: &Settings, sizes: &Sizes, model: &Model, draft: &Model) 
          {context} or less",
         place()
     );
-    let pages_of_one = (sizes.context_length + settings.speculation.drafts).div_ceil(crate::arith::ATTENTION_CHUNK);
+    let pages = settings.draft_pages(&draft.config, sizes).with_context(place)?;
     let backend = backend::open(
         settings.backend,
         draft,
@@ -107,8 +117,7 @@ fn open_model(settings: &Settings, sizes: &Sizes, model: &Model, draft: &Model) 
             threads: settings.threads,
             isa: settings.isa,
             kv_type: settings.kv_type,
-            // For every sequence, however long: what is drafted must not depend on who else runs.
-            pages: pages_of_one.saturating_mul(settings.max_batch),
+            pages,
             state_slots: settings.max_batch,
             snapshots: settings.max_batch,
             drafts: 0,
