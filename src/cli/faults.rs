@@ -1,5 +1,6 @@
 //! `stepscope faults`: the faults that can be planted, and which check catches each.
 
+mod parting;
 mod teeth;
 
 use serde_json::json;
@@ -10,8 +11,9 @@ use crate::engine::faults::Fault;
 /// List the faults that `record --inject` can plant, or prove that replay finds each of them
 ///
 /// Each fault has the shape of a real bug. `--teeth` records small requests on a random model of its own, without a fault and
-/// with each one, in the ways of running in which it can bite, and replays them all: a fault has to change an answer and has
-/// to be caught by the check that should catch it, and clean runs of the same requests have to be without findings.
+/// with each one, in the ways of running in which it can bite, and replays them all: a fault has to change an answer, and the
+/// check that should catch it has to find something in a request whose answer it changed, at the step where that request
+/// parts from the clean run or later. Clean runs of the same requests have to be without findings.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Exit status: 0 listed, or every fault was caught; 1 a fault was missed, changed nothing, or a clean run has findings; \

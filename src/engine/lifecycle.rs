@@ -115,6 +115,7 @@ impl<T: Tap> Engine<T> {
             self.state.share(sequence.computed_tokens(), &sequence.holding, &sequence.owner, Visibility::Public);
         }
         let (choice, holding) = sequence.finish(reason, &self.tokenizer);
+        let choice = FinishedChoice { calls: self.faults.called(choice.calls), ..choice };
         self.state.release(holding);
         self.drafter.forget(choice.id);
         self.faults.forget(choice.id);

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, ensure};
 use serde_json::{Value, json};
 
+use super::parting::{Partings, Trails, trails};
 use crate::arith::{Isa, KvType};
 use crate::capture::CaptureReader;
 use crate::cli::{Outcome, output, record};
@@ -15,13 +16,16 @@ use crate::engine::faults::{Area, Fault};
 use crate::model::synthetic::SyntheticModel;
 use crate::model::{Model, write_first_blocks};
 use crate::replay::forward::{PlainModel, Products};
-use crate::replay::{CaptureRecording, CheckName, Job, Report, replay};
+use crate::replay::{CaptureRecording, CheckName, FINDINGS_KEPT, Finding, Job, Report, replay};
 
 /// The ways of running, as lines of a `--config` file. A fault is tried in each until one shows it.
 const WAYS: [(&str, &str); 5] = [
     ("sync, chaos", "drafter = 'random'\ndrafts = 5\nscheduling = 'sync'\n"),
     ("sync, right drafts", "drafter = 'scripted'\ndrafts = 6\nscheduling = 'sync'\ndraft-script = 'SCRIPT'\n"),
-    ("async, prompt lookup", "drafter = 'ngram'\ndrafts = 4\nscheduling = 'async'\n"),
+    (
+        "async, prompt lookup",
+        "drafter = 'ngram'\ndrafts = 4\nscheduling = 'async'\ntool-format = 'tagged'\ngrammar-whitespace = 'none'\n",
+    ),
     ("sync, draft model", "drafter = 'model'\ndrafts = 5\nscheduling = 'sync'\ndraft-model = 'DRAFT'\n"),
     (
         "sync, draft model, rejection",
@@ -30,7 +34,7 @@ const WAYS: [(&str, &str); 5] = [
 ];
 
 const USUAL: &str =
-    "max-batch = 4\nprefill-chunk = 24\nthreads = 1\ncontext-length = 256\nreasoning-end = '</tool_call>'\n";
+    "max-batch = 4\nprefill-chunk = 24\nthreads = 1\ncontext-length = 512\nreasoning-end = '</tool_call>'\n";
 /// Requests of each kind.
 const ROUNDS: usize = 3;
 /// Their seed is left to the engine, so that answers differ from run to run; they are told by being alike instead.
@@ -40,6 +44,7 @@ const UNSEEDED: &str = "unseeded";
 struct Run {
     /// The answers, by `custom_id`.
     answers: BTreeMap<String, Value>,
+    trails: Trails,
     report: Report,
     steps: usize,
 }
@@ -51,9 +56,13 @@ struct Bite {
     way: Option<&'static str>,
     /// Requests whose answers it changes there.
     changed: usize,
+    /// How many of them the check that should catch it finds something in, where they part from the clean run or later.
+    caught_in: usize,
+    /// Findings of any check elsewhere.
+    elsewhere: usize,
     /// The checks that have findings there, with how many.
     caught: BTreeMap<CheckName, u64>,
-    /// The first finding of the check that should catch it.
+    /// The first finding of the check that should catch it in such a request.
     first: Option<String>,
 }
 
@@ -157,8 +166,8 @@ impl Bench {
         let needs_model = fault.is_none_or(|fault| fault.area() == Area::State);
         let checks: Vec<CheckName> =
             CheckName::ALL.into_iter().filter(|check| needs_model || *check != CheckName::Forward).collect();
-        let answers = answers(&self.path("outputs.jsonl"))?;
-        Ok(Run { answers, report: self.replay(reader, &checks)?, steps })
+        let (answers, trails) = (answers(&self.path("outputs.jsonl"))?, trails(&reader)?);
+        Ok(Run { answers, trails, report: self.replay(reader, &checks)?, steps })
     }
 
     fn record(&self, settings: &str, fault: Option<Fault>) -> anyhow::Result<CaptureReader> {
@@ -197,13 +206,22 @@ impl Bench {
         })?)
     }
 
-    /// Plants a fault in one way of running after the other, until it changes an answer and its check finds it.
+    /// Plants a fault in one way of running after the other, until it changes an answer and its check finds it there.
     fn bite(&self, fault: Fault, clean: &[(&'static str, &'static str, Run)]) -> anyhow::Result<Bite> {
         let check: CheckName = fault.check().parse()?;
-        let mut last = Bite { fault, way: None, changed: 0, caught: BTreeMap::new(), first: None };
+        let mut last =
+            Bite { fault, way: None, changed: 0, caught_in: 0, elsewhere: 0, caught: BTreeMap::new(), first: None };
         for (way, settings, honest) in clean {
             let run = self.run(settings, Some(fault))?;
             let changed = changed(fault, &honest.answers, &run.answers);
+            let partings = Partings::new(&honest.trails, &run.trails);
+            let (explained, elsewhere): (Vec<&Finding>, Vec<&Finding>) =
+                run.report.findings.iter().partition(|finding| partings.explain(finding));
+            let right = |finding: &&&Finding| {
+                finding.check == check && finding.client_id.as_ref().is_some_and(|id| changed.contains(id.as_str()))
+            };
+            let right: Vec<&Finding> = explained.iter().filter(right).copied().collect();
+            let caught_in: BTreeSet<&str> = right.iter().filter_map(|finding| finding.client_id.as_deref()).collect();
             let caught: BTreeMap<CheckName, u64> = run
                 .report
                 .checks
@@ -211,13 +229,21 @@ impl Bench {
                 .filter(|(_, tally)| tally.findings > 0)
                 .map(|(check, tally)| (*check, tally.findings))
                 .collect();
-            let first = run.report.findings.iter().find(|finding| finding.check == check).map(|finding| {
+            let first = right.first().map(|finding| {
                 let place = |number: Option<u64>| number.map_or("-".to_owned(), |number| number.to_string());
                 let (request, step) = (place(finding.request), place(finding.step));
                 format!("request {request}, step {step}: {}", finding.fact)
             });
-            let bites = changed > 0 && caught.contains_key(&check);
-            last = Bite { fault, way: bites.then_some(*way), changed, caught, first };
+            let bites = !caught_in.is_empty();
+            last = Bite {
+                fault,
+                way: bites.then_some(*way),
+                changed: changed.len(),
+                caught_in: caught_in.len(),
+                elsewhere: elsewhere.len(),
+                caught,
+                first,
+            };
             if bites {
                 break;
             }
@@ -227,14 +253,20 @@ impl Bench {
 }
 
 /// Requests of whose answers a fault changes some.
-fn changed(fault: Fault, honest: &BTreeMap<String, Value>, found: &BTreeMap<String, Value>) -> usize {
+fn changed<'a>(
+    fault: Fault,
+    honest: &'a BTreeMap<String, Value>,
+    found: &BTreeMap<String, Value>,
+) -> BTreeSet<&'a str> {
     if fault == Fault::SEED_ZERO {
-        // Two equal requests without a seed are answered alike.
-        let texts: BTreeSet<String> =
-            found.iter().filter(|(id, _)| id.starts_with(UNSEEDED)).map(|(_, answer)| answer.to_string()).collect();
-        return usize::from(texts.len() == 1);
+        // Equal requests without a seed are answered alike.
+        let unseeded: BTreeSet<&str> =
+            honest.keys().map(String::as_str).filter(|id| id.starts_with(UNSEEDED)).collect();
+        let texts: BTreeSet<String> = unseeded.iter().filter_map(|id| found.get(*id)).map(Value::to_string).collect();
+        return if texts.len() == 1 { unseeded } else { BTreeSet::new() };
     }
-    honest.iter().filter(|(id, answer)| !id.starts_with(UNSEEDED) && found.get(*id) != Some(answer)).count()
+    let differs = |(id, answer): &(&String, &Value)| !id.starts_with(UNSEEDED) && found.get(*id) != Some(*answer);
+    honest.iter().filter(differs).map(|(id, _)| id.as_str()).collect()
 }
 
 /// What each request was answered.
@@ -252,9 +284,12 @@ fn answers(outputs: &Path) -> anyhow::Result<BTreeMap<String, Value>> {
 
 /// Requests in which each fault has something to bite: every way of sampling, of constraining and of ending.
 fn requests() -> Vec<Value> {
-    let end = "4";
+    let (end, line_break) = ("4", "15");
     let schema = json!({"type": "object", "required": ["name", "count"], "additionalProperties": false,
         "properties": {"name": {"enum": ["alpha", "beta", "gamma"]}, "count": {"type": "integer", "minimum": 0, "maximum": 999}}});
+    let parameters = json!({"type": "object", "required": ["at", "n"], "additionalProperties": false,
+        "properties": {"at": {"enum": ["C:\\new"]}, "n": {"enum": [1, 20]}}});
+    let tools = json!([{"type": "function", "function": {"name": "put", "parameters": parameters}}]);
     let long = "the order of the answers is not the order of the questions, and a man of the house said so. ".repeat(2);
     let mut lines = Vec::new();
     // Its prompt is a token longer than the chunks it is computed in.
@@ -314,12 +349,23 @@ fn requests() -> Vec<Value> {
                 "object",
                 json!({"seed": 77 + round, "max_tokens": 60, "logit_bias": {end: 100}, "response_format": {"type": "json_object"}}),
             ),
+            (
+                "call",
+                json!({"temperature": 0, "max_tokens": 120, "logit_bias": {end: 100}, "tools": tools, "tool_choice": "required"}),
+            ),
+            (
+                "one-call",
+                json!({"seed": 97 + round, "n": 4, "max_tokens": 120, "logit_bias": {end: 100, line_break: 3 * round}, "tools": tools,
+                    "tool_choice": "required", "parallel_tool_calls": false}),
+            ),
         ];
         for (name, mut body) in bodies {
             // The same question for the requests whose answers have to differ.
             let number = if name == UNSEEDED { 0 } else { round };
+            // Tools are a system message by themselves.
+            let told = if body.get("tools").is_some() { "" } else { &long };
             body["messages"] = json!([
-                {"role": "system", "content": long},
+                {"role": "system", "content": told},
                 {"role": "user", "content": format!("Question {number} of {name}")},
             ]);
             let id = format!("{name}-{round}");
@@ -338,6 +384,8 @@ fn table_json(bites: &[Bite], honest: &Honest) -> Value {
             "is_caught": bite.way.is_some(),
             "way": bite.way,
             "answers_changed": bite.changed,
+            "caught_in": bite.caught_in,
+            "findings_elsewhere": bite.elsewhere,
             "findings": caught,
             "first": bite.first,
         })
@@ -352,21 +400,33 @@ fn table(out: &mut dyn Write, bites: &[Bite], honest: &Honest) -> anyhow::Result
     let Honest { steps, rows, findings } = honest;
     let caught = bites.iter().filter(|bite| bite.way.is_some()).count();
     writeln!(out, "# The teeth table\n")?;
+    let elsewhere: usize = bites.iter().map(|bite| bite.elsewhere).sum();
     writeln!(
         out,
-        "Made by `stepscope faults --teeth`: {caught} of {} planted faults change an answer and are caught by the check that \
-         should catch them; clean runs of the same requests, {steps} step records and {rows} logits rows, have {findings} findings.\n",
+        "Made by `stepscope faults --teeth`: {caught} of {} planted faults change an answer and are caught where they do, by the \
+         check that should catch them; clean runs of the same requests, {steps} step records and {rows} logits rows, have \
+         {findings} findings.\n",
         bites.len()
     )?;
-    writeln!(out, "| fault | what goes wrong | shows in | answers changed | should be caught by | findings |")?;
-    writeln!(out, "|---|---|---|---|---|---|")?;
+    writeln!(
+        out,
+        "A finding counts in a request whose answer differs from that of the clean run, from the first step on that the \
+         clean run's capture does not have so (admission and end included). `caught in` is the number of such requests in which \
+         the check has one, among the first {FINDINGS_KEPT} findings that a report keeps; {elsewhere} of those that are kept lie \
+         in requests, or before steps, that the fault did not touch.\n"
+    )?;
+    writeln!(
+        out,
+        "| fault | what goes wrong | shows in | answers changed | caught in | should be caught by | findings |"
+    )?;
+    writeln!(out, "|---|---|---|---|---|---|---|")?;
     for bite in bites {
         let found: Vec<String> = bite.caught.iter().map(|(check, count)| format!("{check} {count}")).collect();
         let way = bite.way.unwrap_or("**nothing: MISSED**");
-        let (fault, changed) = (bite.fault, bite.changed);
+        let (fault, changed, caught_in) = (bite.fault, bite.changed, bite.caught_in);
         writeln!(
             out,
-            "| `{fault}` | {} | {way} | {changed} | {} | {} |",
+            "| `{fault}` | {} | {way} | {changed} | {caught_in} | {} | {} |",
             fault.description(),
             fault.check(),
             found.join(", ")

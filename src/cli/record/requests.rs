@@ -112,7 +112,8 @@ impl<'a> Preparation<'a> {
         if let Some(fault) = self.fault {
             fault.resolve(&mut resolved);
         }
-        let prompt = self.prompt(&request.input, request.tools.as_ref())?;
+        let told = request.tools.as_ref();
+        let prompt = self.prompt(&request.input, self.fault.map_or(told, |fault| fault.told(told)))?;
         let sampling = resolved.sampling();
         let compile = |output| self.grammars.compile(output, &prompt.tokens);
         let of_tools = || self.constraint_of_tools(request);
@@ -125,7 +126,8 @@ impl<'a> Preparation<'a> {
     /// What the tools of a request demand of its output.
     fn constraint_of_tools(&self, request: &Request) -> Option<OutputConstraint> {
         let tools = request.tools.as_ref()?;
-        let constraint = tools::grammar(tools, self.tool_format, self.tokenizer)?;
+        let asked = self.fault.map_or_else(|| tools.clone(), |fault| fault.asked(tools));
+        let constraint = tools::grammar(&asked, self.tool_format, self.tokenizer)?;
         Some(OutputConstraint { field: "tools", constraint })
     }
 

@@ -22,6 +22,8 @@ pub enum Area {
     Sampler,
     /// Which values a request runs with.
     Params,
+    /// What is told of tools, asked for with them, and read of calls.
+    Tools,
 }
 
 /// One entry of the catalogue.
@@ -148,6 +150,17 @@ catalogue! {
         "an omitted seed is 0 (a bare numeric default)"
     GENERATION_CONFIG_IGNORED "generation-config-ignored" Params "params"
         "what the model recommends is not looked at (Qwen3 #513, vLLM #15241)"
+
+    TOOLS_NOT_TOLD "tools-not-told" Tools "prompt"
+        "the prompt is rendered without the tools (dynamo #13396)"
+    PARALLEL_CALLS_IGNORED "parallel-calls-ignored" Tools "commit"
+        "`parallel_tool_calls: false` is not looked at (vLLM #9451, sglang #9696)"
+    TOOL_CALL_DROPPED "tool-call-dropped" Tools "commit"
+        "the last call of an answer is dropped (vLLM #48171, mlx-lm #1417)"
+    ARGUMENTS_ESCAPED_TWICE "arguments-escaped-twice" Tools "commit"
+        "texts among the arguments are escaped once more (llama.cpp #24667)"
+    ARGUMENTS_AS_TEXT "arguments-as-text" Tools "commit"
+        "arguments that are no text are taken for text (sglang #12456)"
 }
 
 impl Fault {
@@ -187,6 +200,7 @@ impl Area {
             Self::Grammar => "grammar",
             Self::Sampler => "sampler",
             Self::Params => "params",
+            Self::Tools => "tools",
         }
     }
 }

@@ -9,6 +9,7 @@ mod drafter;
 mod grammar;
 mod params;
 mod sampler;
+mod tools;
 
 pub use self::catalogue::{Area, Fault, UnknownFault};
 use self::grammar::Astray;
@@ -17,6 +18,7 @@ use crate::backend::Backend;
 use crate::engine::drafter::Drafter;
 use crate::engine::scheduler::Plan;
 use crate::grammar::{GrammarError, MaskRow};
+use crate::tools::{Parsed, ToolUse};
 use crate::types::{FinishReason, SequenceId, TokenId};
 use std::collections::HashMap;
 
@@ -85,6 +87,14 @@ impl Faults {
         self.is(Fault::INVALID_ROW_TO_ZERO).then_some(TokenId(0))
     }
 
+    /// What an answer calls, as it is told.
+    pub fn called(&self, calls: Option<Parsed>) -> Option<Parsed> {
+        match self.active {
+            Some(fault) => calls.map(|calls| tools::misread(fault, calls)),
+            None => calls,
+        }
+    }
+
     /// A sequence has ended.
     pub fn forget(&mut self, sequence: SequenceId) {
         self.astray.remove(&sequence);
@@ -108,5 +118,15 @@ impl Fault {
     /// Resolves a request's parameters wrongly, where it is a fault of that.
     pub fn resolve(self, resolved: &mut crate::params::ResolvedParams) {
         params::resolve(self, resolved);
+    }
+
+    /// The tools that a prompt tells of.
+    pub fn told(self, tools: Option<&ToolUse>) -> Option<&ToolUse> {
+        tools.filter(|_| self != Self::TOOLS_NOT_TOLD)
+    }
+
+    /// The tools that an output is constrained to.
+    pub fn asked(self, tools: &ToolUse) -> ToolUse {
+        ToolUse { parallel: tools.parallel || self == Self::PARALLEL_CALLS_IGNORED, ..tools.clone() }
     }
 }
