@@ -5,31 +5,13 @@ use stepscope::capture::records::{Admission, ForcedToken, GrammarStep, MaskRecor
 use stepscope::replay::CheckName::{AppliedMask, Commit, Logits, Masks, Params, Prompt, Termination};
 
 use super::Expected::{self, Everywhere, Finding, Skipped};
-use super::{Mutation, Place, mutation, of_admission, of_completion, of_header};
+use super::{Mutation, Place, mutation, of_admission, of_completion, of_first, of_header};
 
 /// A request with a JSON schema, and one that has end tokens as ordinary ones.
 pub const SCHEMA: u64 = 0;
 pub const ENDLESS: u64 = 1;
 /// A request that has to call a tool.
 const TOOLS: u64 = 6;
-
-/// Changes the first step that is one of `picks`.
-fn of(
-    field: &'static str,
-    picks: fn(&StepRecord) -> bool,
-    expected: Expected,
-    change: impl Fn(&mut StepRecord) + 'static,
-) -> Mutation {
-    mutation(field, expected, move |records| {
-        let step = records.iter_mut().find_map(|record| match record {
-            Record::Step(step) if picks(step) => Some(step.as_mut()),
-            _ => None,
-        });
-        let step = step.unwrap_or_else(|| panic!("the capture has no step to change {field} of"));
-        change(step);
-        Place { request: Some(step.request), step: Some(step.step) }
-    })
-}
 
 /// A step that goes on in the grammar.
 fn constrained(step: &StepRecord) -> bool {
@@ -80,22 +62,26 @@ fn of_setting(name: &'static str, value: &'static str, expected: Expected) -> Mu
 
 pub fn table() -> Vec<Mutation> {
     vec![
-        of("grammar.before", constrained, Finding(Masks), |step| grammar(step).before += 1),
-        of("grammar.after", constrained, Finding(Masks), |step| grammar(step).after += 1),
-        of("grammar.terminated", constrained, Finding(Masks), |step| grammar(step).terminated = true),
-        of("grammar.reasoning", constrained, Finding(Masks), |step| grammar(step).reasoning = true),
-        of("grammar, unknown", constrained, Finding(Masks), |step| step.grammar = None),
-        of("row.scheduler_mask", forced, Finding(Masks), |step| forced_row(step).scheduler_mask = Some([1; 32])),
-        of("row.scheduler_mask, none", forced, Finding(Masks), |step| forced_row(step).scheduler_mask = None),
-        of("row.applied_mask", forced, Finding(AppliedMask), |step| forced_row(step).applied_mask = Some([1; 32])),
-        of("row.applied_mask, none", forced, Finding(AppliedMask), |step| forced_row(step).applied_mask = None),
-        of("row.mask_population", forced, Finding(AppliedMask), |step| forced_row(step).mask_population = Some(2)),
-        of("forced.token", forced, Finding(Masks), |step| forced_token(step).token ^= 1),
-        of("forced, none", forced, Finding(Masks), |step| forced_row(step).forced = None),
-        of("forced.rank", forced, Finding(Logits), |step| forced_token(step).rank = Some(1_000)),
-        of("forced.margin", forced, Finding(Logits), |step| forced_token(step).margin = Some(-1.0)),
-        of("emitted", forced, Finding(Masks), |step| step.emitted[0] ^= 1),
-        of(
+        of_first("grammar.before", constrained, Finding(Masks), |step| grammar(step).before += 1),
+        of_first("grammar.after", constrained, Finding(Masks), |step| grammar(step).after += 1),
+        of_first("grammar.terminated", constrained, Finding(Masks), |step| grammar(step).terminated = true),
+        of_first("grammar.reasoning", constrained, Finding(Masks), |step| grammar(step).reasoning = true),
+        of_first("grammar, unknown", constrained, Finding(Masks), |step| step.grammar = None),
+        of_first("row.scheduler_mask", forced, Finding(Masks), |step| forced_row(step).scheduler_mask = Some([1; 32])),
+        of_first("row.scheduler_mask, none", forced, Finding(Masks), |step| forced_row(step).scheduler_mask = None),
+        of_first("row.applied_mask", forced, Finding(AppliedMask), |step| {
+            forced_row(step).applied_mask = Some([1; 32])
+        }),
+        of_first("row.applied_mask, none", forced, Finding(AppliedMask), |step| forced_row(step).applied_mask = None),
+        of_first("row.mask_population", forced, Finding(AppliedMask), |step| {
+            forced_row(step).mask_population = Some(2)
+        }),
+        of_first("forced.token", forced, Finding(Masks), |step| forced_token(step).token ^= 1),
+        of_first("forced, none", forced, Finding(Masks), |step| forced_row(step).forced = None),
+        of_first("forced.rank", forced, Finding(Logits), |step| forced_token(step).rank = Some(1_000)),
+        of_first("forced.margin", forced, Finding(Logits), |step| forced_token(step).margin = Some(-1.0)),
+        of_first("emitted", forced, Finding(Masks), |step| step.emitted[0] ^= 1),
+        of_first(
             "stop, at the grammar's end",
             |step| step.stop == Some(StopReason::GrammarEnd),
             Finding(Termination),
@@ -103,7 +89,7 @@ pub fn table() -> Vec<Mutation> {
                 step.stop = Some(StopReason::MaxTokens);
             },
         ),
-        of("stop, before the grammar's end", constrained, Finding(Termination), |step| {
+        of_first("stop, before the grammar's end", constrained, Finding(Termination), |step| {
             step.stop = Some(StopReason::GrammarEnd);
         }),
         of_mask("mask.bits", Everywhere(AppliedMask), |mask| mask.bits[20] ^= 1),

@@ -166,6 +166,24 @@ fn find_step(records: &mut [Record], request: u64, which: Which) -> &mut StepRec
     found.expect("the request has such a step")
 }
 
+/// Changes the first step that is one of `picks`.
+fn of_first(
+    field: &'static str,
+    picks: fn(&StepRecord) -> bool,
+    expected: Expected,
+    change: impl Fn(&mut StepRecord) + 'static,
+) -> Mutation {
+    mutation(field, expected, move |records| {
+        let step = records.iter_mut().find_map(|record| match record {
+            Record::Step(step) if picks(step) => Some(step.as_mut()),
+            _ => None,
+        });
+        let step = step.unwrap_or_else(|| panic!("the capture has no step to change {field} of"));
+        change(step);
+        Place { request: Some(step.request), step: Some(step.step) }
+    })
+}
+
 fn of_step(
     field: &'static str,
     (request, which): (u64, Which),

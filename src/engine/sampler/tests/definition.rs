@@ -1,13 +1,13 @@
 //! The fast form gives the definition's token on every row; and would be caught if it did not.
 
 use super::cases::{Case, Random};
-use super::plain;
 use super::reference::{self, Fault};
+use super::{plain, unmasked};
 use crate::arith::{Isa, Kernels, scalar};
 use crate::engine::sampler::{SampleContext, Sampler, TokenCounts, best_tokens};
 use crate::engine::validity::ValidRow;
 use crate::params::SamplingParams;
-use crate::types::{ChoiceIndex, Position, TokenId};
+use crate::types::TokenId;
 
 const CASES: u64 = 4_000;
 /// Vocabulary of SmolLM2.
@@ -86,15 +86,7 @@ fn top_p_is_exact_where_a_sum_meets_the_threshold() {
     for (top_p, position) in [0.5, 0.25, 0.125, 0.75].into_iter().flat_map(|p| (0..40).map(move |at| (p, at))) {
         let params = SamplingParams { top_p, ..plain() };
         let counts = TokenCounts::default();
-        let context = SampleContext {
-            params: &params,
-            counts: &counts,
-            emitted: 0,
-            end_tokens: &[],
-            mask: None,
-            position: Position(position),
-            choice: ChoiceIndex(0),
-        };
+        let context = unmasked(&params, &counts, position);
         let found = fast(&mut sampler, &row, &context);
         assert_eq!(found, reference::token(&row, &context, Fault::None));
         assert!(found.is_some_and(|id| (id as f32) < top_p * 4_096.0), "token {found:?} is outside of {top_p}");

@@ -1,11 +1,11 @@
 //! Draws follow the softmax that they are to follow.
 
-use super::plain;
+use super::{plain, unmasked};
 use crate::arith::{Kernels, scalar};
 use crate::engine::sampler::{SampleContext, Sampler, TokenCounts};
 use crate::engine::validity::ValidRow;
 use crate::params::SamplingParams;
-use crate::types::{ChoiceIndex, Position};
+use crate::types::ChoiceIndex;
 
 const DRAWS: u32 = 20_000;
 const ROW: [f32; 8] = [1.0, 2.5, -0.5, 2.0, f32::NEG_INFINITY, 0.0, 1.5, -2.0];
@@ -30,6 +30,7 @@ fn distance(params: &SamplingParams, varied: Varied, expected: &[f64]) -> f64 {
     let statistics = scalar::row_statistics(&ROW);
     let row = ValidRow::check(&ROW, &statistics).expect("a valid row");
     let mut sampler = Sampler::new(Kernels::detect());
+    let tokens = TokenCounts::default();
     let mut counts = [0_u32; ROW.len()];
     for draw in 0..DRAWS {
         let (position, choice, seed) = match varied {
@@ -38,15 +39,7 @@ fn distance(params: &SamplingParams, varied: Varied, expected: &[f64]) -> f64 {
             Varied::Seed => (9, 0, u64::from(draw)),
         };
         let params = SamplingParams { seed, ..params.clone() };
-        let context = SampleContext {
-            params: &params,
-            counts: &TokenCounts::default(),
-            emitted: 0,
-            end_tokens: &[],
-            mask: None,
-            position: Position(position),
-            choice: ChoiceIndex(choice),
-        };
+        let context = SampleContext { choice: ChoiceIndex(choice), ..unmasked(&params, &tokens, position) };
         counts[sampler.sample(&row, &context).expect("something is left").index()] += 1;
     }
     let difference = |(&count, p): (&u32, &f64)| (f64::from(count) / f64::from(DRAWS) - p).abs();

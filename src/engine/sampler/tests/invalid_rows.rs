@@ -1,11 +1,11 @@
 //! The rows of which servers made tokens: NaN, +infinity, nothing above -infinity. And a masked row, which is legal.
 
-use super::plain;
+use super::{plain, unmasked};
 use crate::arith::{Kernels, scalar};
-use crate::engine::sampler::{SampleContext, SampleError, Sampler, TokenCounts};
+use crate::engine::sampler::{SampleError, Sampler, TokenCounts};
 use crate::engine::validity::{InvalidRow, RowFault, ValidRow};
 use crate::params::SamplingParams;
-use crate::types::{ChoiceIndex, Position, TokenId};
+use crate::types::{Position, TokenId};
 
 const LENGTH: usize = 64;
 const TEMPERATURES: [f32; 3] = [0.0, 0.6, 1.0];
@@ -13,15 +13,8 @@ const TEMPERATURES: [f32; 3] = [0.0, 0.6, 1.0];
 fn sample(row: &[f32], params: &SamplingParams, position: u32) -> Result<Result<TokenId, SampleError>, InvalidRow> {
     let statistics = scalar::row_statistics(row);
     let row = ValidRow::check(row, &statistics)?;
-    let context = SampleContext {
-        params,
-        counts: &TokenCounts::default(),
-        emitted: 0,
-        end_tokens: &[],
-        mask: None,
-        position: Position(position),
-        choice: ChoiceIndex(0),
-    };
+    let counts = TokenCounts::default();
+    let context = unmasked(params, &counts, position);
     Ok(Sampler::new(Kernels::detect()).sample(&row, &context))
 }
 

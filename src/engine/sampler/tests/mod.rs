@@ -7,7 +7,9 @@ mod invalid_rows;
 mod reference;
 mod verification;
 
+use super::{SampleContext, TokenCounts};
 use crate::params::SamplingParams;
+use crate::types::{ChoiceIndex, Position};
 
 /// Parameters that change nothing: plain sampling at temperature 1.
 fn plain() -> SamplingParams {
@@ -29,4 +31,10 @@ fn plain() -> SamplingParams {
         logprobs: None,
         choices: 1,
     }
+}
+
+/// The first token of a first choice, at this position, which no grammar masks.
+fn unmasked<'a>(params: &'a SamplingParams, counts: &'a TokenCounts, position: u32) -> SampleContext<'a> {
+    let (position, choice) = (Position(position), ChoiceIndex(0));
+    SampleContext { params, counts, emitted: 0, end_tokens: &[], mask: None, position, choice }
 }

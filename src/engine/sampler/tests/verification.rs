@@ -1,11 +1,11 @@
 //! Tested drafts leave the distribution as it is, whoever drafts; and what is wrong with a test shows.
 
-use super::plain;
+use super::{plain, unmasked};
 use crate::arith::{Kernels, scalar};
-use crate::engine::sampler::{Draft, Judgement, SampleContext, Sampler, TokenCounts, VerifyRule};
+use crate::engine::sampler::{Draft, Judgement, Sampler, TokenCounts, VerifyRule};
 use crate::engine::validity::ValidRow;
 use crate::params::SamplingParams;
-use crate::types::{ChoiceIndex, Position, TokenId};
+use crate::types::TokenId;
 
 const DRAWS: u32 = 20_000;
 const ROW: [f32; 8] = [1.0, 2.5, -0.5, 2.0, f32::NEG_INFINITY, 0.0, 1.5, -2.0];
@@ -57,17 +57,10 @@ fn distance(params: &SamplingParams, drafter: Drafter, outcome: Outcome) -> (f64
     let statistics = scalar::row_statistics(&ROW);
     let row = ValidRow::check(&ROW, &statistics).unwrap();
     let mut sampler = Sampler::new(Kernels::detect());
+    let tokens = TokenCounts::default();
     let (mut counts, mut accepted) = ([0_u32; ROW.len()], 0);
     for position in 0..DRAWS {
-        let context = SampleContext {
-            params,
-            counts: &TokenCounts::default(),
-            emitted: 0,
-            end_tokens: &[],
-            mask: None,
-            position: Position(position),
-            choice: ChoiceIndex(0),
-        };
+        let context = unmasked(params, &tokens, position);
         let draft = drafter.draft(position);
         let plain = sampler.sample(&row, &context).unwrap();
         let judged = sampler.judge(&row, &context, Some(&draft), VerifyRule::Rejection).unwrap();
@@ -119,15 +112,8 @@ fn what_a_filter_cuts_is_never_accepted() {
     for drafter in DRAFTERS {
         let statistics = scalar::row_statistics(&ROW);
         let row = ValidRow::check(&ROW, &statistics).unwrap();
-        let context = SampleContext {
-            params: &params,
-            counts: &TokenCounts::default(),
-            emitted: 0,
-            end_tokens: &[],
-            mask: None,
-            position: Position(3),
-            choice: ChoiceIndex(0),
-        };
+        let tokens = TokenCounts::default();
+        let context = unmasked(&params, &tokens, 3);
         let draft = drafter.draft(3);
         let judged = Sampler::default().judge(&row, &context, Some(&draft), VerifyRule::Rejection).unwrap();
         assert_eq!(judged.token, TokenId(1), "{drafter:?}");
@@ -143,15 +129,8 @@ fn without_chance_a_draft_changes_nothing() {
     for (temperature, rule) in [(0.0, VerifyRule::Rejection), (1.0, VerifyRule::Coupled), (0.0, VerifyRule::Coupled)] {
         let params = SamplingParams { temperature, ..plain() };
         for position in 0..200 {
-            let context = SampleContext {
-                params: &params,
-                counts: &TokenCounts::default(),
-                emitted: 0,
-                end_tokens: &[],
-                mask: None,
-                position: Position(position),
-                choice: ChoiceIndex(0),
-            };
+            let tokens = TokenCounts::default();
+            let context = unmasked(&params, &tokens, position);
             let draft = Drafter::Drawing.draft(position);
             let plain = sampler.sample(&row, &context).unwrap();
             let judged = sampler.judge(&row, &context, Some(&draft), rule).unwrap();
