@@ -4,7 +4,7 @@
 #[allow(dead_code, reason = "each test binary uses a part of it")]
 mod recorded;
 
-use recorded::{Recorded, USUAL, record, record_constrained, replay_file, write};
+use recorded::{Recorded, USUAL, changed, record, record_constrained, replay_file, steps, write};
 use stepscope::arith::Isa;
 use stepscope::capture::Record;
 use stepscope::capture::records::{
@@ -15,20 +15,9 @@ use stepscope::replay::{CheckName, Finding};
 
 /// The findings of one check, once the records were changed.
 fn findings(recorded: &Recorded, check: CheckName, change: impl FnOnce(&mut Vec<Record>)) -> Vec<Finding> {
-    let mut records = recorded.records.clone();
-    change(&mut records);
-    let path = recorded.folder.path().join("changed.mcap");
-    write(&records, &path);
-    let report = replay_file(&path, Some(&recorded.model), Isa::Scalar).unwrap();
+    let report = changed(recorded, change);
     assert!(report.checks[&check].checked > 0, "{check} had something to look at");
     report.findings.into_iter().filter(|finding| finding.check == check).collect()
-}
-
-fn steps(records: &mut [Record]) -> impl Iterator<Item = &mut StepRecord> {
-    records.iter_mut().filter_map(|record| match record {
-        Record::Step(step) => Some(step.as_mut()),
-        _ => None,
-    })
 }
 
 /// A step of the request that decodes one token and goes on.

@@ -4,15 +4,17 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::BufWriter;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use serde_json::{Value, json};
 use stepscope::arith::{Isa, KvType, WeightFormat};
+use stepscope::capture::records::StepRecord;
 use stepscope::capture::{CaptureReader, Encoding, Record, Topic};
 use stepscope::cli::record;
 use stepscope::model::Model;
 use stepscope::model::synthetic::SyntheticModel;
 use stepscope::replay::forward::{PlainModel, Products};
-use stepscope::replay::{CaptureRecording, CheckName, Job, ReplayError, Report, recorded_kv_type, replay};
+use stepscope::replay::{CaptureRecording, CheckName, Job, ReplayError, Report, recorded_kv_type, render, replay};
 use tempfile::TempDir;
 
 /// A model, and what `record` made of the requests of [`requests`].
@@ -241,4 +243,40 @@ fn log_time(record: &Record, records: &[Record]) -> u64 {
         record => record.time_ns(),
     }
     .unwrap_or(0)
+}
+
+/// Nothing is found, and nothing is missing.
+pub fn assert_clean(report: &Report) {
+    assert_eq!(report.finding_count(), 0, "{}", render::text(report));
+    assert!(!report.is_missing_data(), "{}", render::text(report));
+}
+
+/// Replays a capture with its model.
+pub fn replayed(recorded: &Recorded) -> Report {
+    replay_file(&recorded.capture, Some(&recorded.model), Isa::Scalar).unwrap()
+}
+
+/// Changes the records of a capture and replays it.
+pub fn changed(recorded: &Recorded, change: impl FnOnce(&mut Vec<Record>)) -> Report {
+    let mut records = recorded.records.clone();
+    change(&mut records);
+    let path = recorded.folder.path().join("changed.mcap");
+    write(&records, &path);
+    replay_file(&path, Some(&recorded.model), Isa::Scalar).unwrap()
+}
+
+/// The step records among these.
+pub fn steps(records: &mut [Record]) -> impl Iterator<Item = &mut StepRecord> {
+    records.iter_mut().filter_map(|record| match record {
+        Record::Step(step) => Some(step.as_mut()),
+        _ => None,
+    })
+}
+
+/// Runs the program with this folder for its cache; its exit status and what it prints.
+pub fn stepscope(arguments: &[&str], cache: &Path) -> (Option<i32>, String, String) {
+    let output =
+        Command::new(env!("CARGO_BIN_EXE_stepscope")).args(arguments).env("STEPSCOPE_CACHE", cache).output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (output.status.code(), text(output.stdout), text(output.stderr))
 }
