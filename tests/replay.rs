@@ -4,10 +4,13 @@
 #[allow(dead_code, reason = "each test binary uses a part of it")]
 mod recorded;
 
-use recorded::{REASONING_END, USUAL, assert_clean, changed, record, replay_file, replayed, steps, stepscope, write};
-use serde_json::Value;
+use recorded::{
+    REASONING_END, Recorded, USUAL, assert_clean, changed, record, record_bodies, replay_file, replayed, steps,
+    stepscope, write,
+};
+use serde_json::{Value, json};
 use stepscope::arith::{Isa, WeightFormat, scalar};
-use stepscope::capture::records::{RequestRecord, StepRecord};
+use stepscope::capture::records::{Completion, RequestRecord, StepRecord, StopReason};
 use stepscope::capture::{Record, row};
 use stepscope::model::synthetic::SyntheticModel;
 use stepscope::replay::{CheckName, Level, Report, render};
@@ -59,6 +62,86 @@ fn masks_are_replayed_under_the_settings_that_were_recorded() {
         assert_complete(&report);
         assert!(report.checks[&CheckName::Masks].checked > 0, "{whitespace}");
     }
+}
+
+/// A call is judged the same whatever ends the answer: an end token that something else was told for is no part of it.
+#[test]
+fn a_call_is_judged_whatever_ends_it() {
+    let settings = "max-batch = 3\ngrammar-whitespace = 'none'\n";
+    let body = |more: Value| {
+        let mut body = json!({"temperature": 0, "tool_choice": "required", "parallel_tool_calls": false,
+            "tools": [{"type": "function", "function": {"name": "look"}}]});
+        body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        body
+    };
+    let completions = |recorded: &Recorded| -> Vec<Completion> {
+        recorded
+            .records
+            .iter()
+            .filter_map(|record| match record {
+                Record::Request(RequestRecord::Finished(completion)) => Some(completion.clone()),
+                _ => None,
+            })
+            .collect()
+    };
+    let whole = record_bodies(SyntheticModel::llama(9), settings, 256, &[body(json!({"max_tokens": 100}))]);
+    let length = completions(&whole)[0].emitted_tokens;
+    let prompt = whole.records.iter().find_map(|record| match record {
+        Record::Request(RequestRecord::Admitted(admission)) => Some(admission.prompt_tokens.len()),
+        _ => None,
+    });
+    let end = whole.model.tokenizer.end_tokens()[0].0;
+    let cases = [
+        (json!({"max_tokens": length}), StopReason::EndToken(end), true),
+        (json!({"max_tokens": length + 1, "ignore_eos": true}), StopReason::GrammarEnd, true),
+        (json!({"max_tokens": length, "ignore_eos": true, "stop_token_ids": [end]}), StopReason::StopToken(end), true),
+        (json!({"max_tokens": length, "ignore_eos": true}), StopReason::MaxTokens, true),
+        (json!({"max_tokens": length / 2}), StopReason::MaxTokens, false),
+        (json!({"max_tokens": length, "stop": ["look"]}), StopReason::StopString("look".to_owned()), false),
+        (json!({"ignore_eos": true}), StopReason::ContextFull, true),
+    ];
+    for (more, stop, is_whole) in cases {
+        let room = if stop == StopReason::ContextFull { length as usize } else { 100 };
+        let recorded = record_bodies(SyntheticModel::llama(9), settings, prompt.unwrap() + room, &[body(more.clone())]);
+        let [completion] = &completions(&recorded)[..] else { panic!("one choice") };
+        assert_eq!(completion.stop, Some(stop), "{more}");
+        let calls = r#"[{"name":"look","arguments":"{}"}]"#;
+        assert_eq!(completion.tool_calls.as_deref(), Some(if is_whole { calls } else { "[]" }), "{more}");
+        let report = replayed(&recorded);
+        assert_clean(&report);
+        let commit = &report.checks[&CheckName::Commit];
+        // Of the JSON that is cut short the name alone is judged.
+        assert_eq!(commit.reasons.len(), usize::from(!is_whole), "{more}: {}", render::text(&report));
+        let changed = changed(&recorded, |records| {
+            for record in records {
+                if let Record::Request(RequestRecord::Finished(completion)) = record {
+                    completion.tool_calls = Some(r#"[{"name":"look","arguments":"{1}"}]"#.to_owned());
+                }
+            }
+        });
+        assert!(changed.checks[&CheckName::Commit].findings > 0, "{more}");
+    }
+}
+
+#[test]
+fn a_tool_format_that_is_not_known_is_skipped_and_not_guessed() {
+    let bodies =
+        [json!({"temperature": 0, "max_tokens": 80, "tools": [{"type": "function", "function": {"name": "look"}}]})];
+    let recorded = record_bodies(SyntheticModel::llama(9), USUAL, 256, &bodies);
+    assert_clean(&replayed(&recorded));
+    let with_format = |value: &str| {
+        changed(&recorded, |records| {
+            let Some(Record::Header(header)) = records.first_mut() else { panic!("a header") };
+            let setting = header.configuration.iter_mut().find(|setting| setting.name == "tool-format").unwrap();
+            setting.value = value.to_owned();
+        })
+    };
+    assert_clean(&with_format("null"));
+    let report = with_format("\"xml\"");
+    assert_eq!(report.finding_count(), 0, "{}", render::text(&report));
+    assert!(report.is_missing_data());
+    assert!(render::text(&report).contains("`tool-format` is \"xml\""), "{}", render::text(&report));
+    assert!(with_format("\"tagged\"").finding_count() > 0, "the template has no tags");
 }
 
 #[test]

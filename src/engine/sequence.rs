@@ -13,7 +13,7 @@ use crate::engine::stop::{Progress, StopChecker};
 use crate::engine::{Owner, Submission, Tooling};
 use crate::grammar::MaskRow;
 use crate::model::{TextStream, Tokenizer};
-use crate::tools::{self, Parsed};
+use crate::tools::{self, Parsed, Spelled};
 use crate::types::{FinishReason, Position, SequenceId, TokenId};
 
 /// A sequence that waits for pages, a state slot and a place in the batch.
@@ -228,12 +228,13 @@ impl Sequence {
     /// What the output calls. Tags may be special tokens, which are no part of the text.
     fn calls(&self, tokens: &[TokenId], reason: &FinishReason, tokenizer: &Tokenizer) -> Option<Parsed> {
         let Tooling { tools, format } = self.submission.tools.as_ref()?;
-        let told = match reason {
+        let ends_it = match reason {
             FinishReason::Failed(_) => return None,
-            FinishReason::EndToken(_) | FinishReason::StopToken(_) => &tokens[..tokens.len().saturating_sub(1)],
-            _ => tokens,
+            FinishReason::StopToken(_) => true,
+            _ => tokens.last().is_some_and(|last| tokenizer.end_tokens().contains(last)),
         };
-        Some(tools::parse(&tokenizer.decode_with_special_tokens(told), *format, &tools.tools))
+        let told = &tokens[..tokens.len().saturating_sub(usize::from(ends_it))];
+        Some(tools::parse(&Spelled::new(told, *format, tokenizer), *format, &tools.tools))
     }
 
     /// Where the next step finds the recurrent state.

@@ -7,6 +7,7 @@ use serde_json::json;
 use super::{CLOSE, OPEN, Tag, ToolChoice, ToolFormat, ToolUse};
 use crate::grammar::Constraint;
 use crate::model::Tokenizer;
+use crate::types::TokenId;
 
 /// What the output has to look like; `None` where the tools ask for nothing.
 ///
@@ -34,8 +35,13 @@ pub fn grammar(tools: &ToolUse, format: &dyn ToolFormat, tokenizer: &Tokenizer) 
     Some(Constraint::Lark(lark))
 }
 
+/// The special token that a tag is, if it is one.
+pub(super) fn special_token(tag: &str, tokenizer: &Tokenizer) -> Option<TokenId> {
+    tokenizer.token_id(tag).filter(|token| tokenizer.is_special(*token))
+}
+
 fn tag(text: &str, tokenizer: &Tokenizer) -> Tag {
-    match tokenizer.token_id(text).filter(|token| tokenizer.is_special(*token)) {
+    match special_token(text, tokenizer) {
         Some(token) => Tag { expression: format!("<[{token}]>"), is_special: true },
         None => Tag { expression: json!(text).to_string(), is_special: false },
     }

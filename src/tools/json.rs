@@ -2,7 +2,7 @@
 
 use serde_json::{Value as Json, json};
 
-use super::{Tag, Tool, ToolCall, ToolFormat, find, shortened};
+use super::{CLOSE, NoCall, ReadCall, Reader, Tag, Tool, ToolCall, ToolFormat, find, shortened};
 
 /// A JSON object in `<tool_call>` tags, as Hermes, Qwen 2.5 and many others write calls.
 #[derive(Clone, Copy, Debug)]
@@ -14,7 +14,7 @@ impl ToolFormat for JsonFormat {
     }
 
     fn tags(&self) -> &'static [&'static str] {
-        &[super::OPEN, super::CLOSE]
+        &[super::OPEN, CLOSE]
     }
 
     fn instructions(&self) -> &'static str {
@@ -36,15 +36,22 @@ impl ToolFormat for JsonFormat {
         format!("{name}: \"\\n\" {name}_object \"\\n\"\n{name}_object: %json {schema}\n")
     }
 
-    fn parse(&self, inside: &str, tools: &[Tool]) -> Result<ToolCall, String> {
-        let found = || format!("{:?}", shortened(inside.trim()));
-        let call: Json = serde_json::from_str(inside)
-            .map_err(|error| format!("expected a JSON object, found {} ({error})", found()))?;
-        let name = call["name"].as_str().ok_or_else(|| format!("expected `name`, a string, found {}", found()))?;
-        let tool = find(name, tools)?;
+    fn read(&self, answer: &mut Reader<'_>, tools: &[Tool]) -> ReadCall {
+        let before = answer.rest();
+        let found = |text: &str| format!("{:?}", shortened(text.trim()));
+        let call = answer
+            .json()
+            .map_err(|error| NoCall::Unformed(format!("expected a JSON object, found {} ({error})", found(before))))?;
+        answer.skip_space();
+        if !answer.take_tag(CLOSE) {
+            return Err(NoCall::Unformed(format!("expected `{CLOSE}` after the JSON, found {}", found(answer.rest()))));
+        }
+        let wrong = |expected: &str| NoCall::Wrong(format!("expected {expected}, found {}", found(&call.to_string())));
+        let name = call["name"].as_str().ok_or_else(|| wrong("`name`, a string"))?;
+        let tool = find(name, tools).map_err(NoCall::Wrong)?;
         match &call["arguments"] {
             arguments @ Json::Object(_) => Ok(ToolCall { name: tool.name.clone(), arguments: arguments.to_string() }),
-            _ => Err(format!("expected `arguments`, an object, found {}", found())),
+            _ => Err(wrong("`arguments`, an object")),
         }
     }
 }

@@ -1,16 +1,20 @@
 //! Tools: how they stand in the prompt, what a call has to look like, and how calls are read back.
 //!
-//! A [`ToolFormat`] is the one place where the form of a call is written down. The engine constrains the output with its
-//! grammar, the answer is parsed with it, and replay renders the prompt with it, as with the model's chat template.
+//! A [`ToolFormat`] is where the engine has the form of a call: prompts are written with it, outputs are constrained to its
+//! grammar, and answers are read with it. Replay has the form in code of its own (`replay::tools`); of this module it takes
+//! the types, and the grammar for one comparison.
 
 mod grammar;
 mod json;
 mod prompt;
+mod reading;
 mod tagged;
+mod tagged_schema;
 
 pub use self::grammar::grammar;
 pub use self::json::JsonFormat;
 pub use self::prompt::{ToldTemplate, for_template};
+pub use self::reading::{NoCall, ReadCall, Reader, Spelled};
 pub use self::tagged::TaggedFormat;
 
 use serde_json::Value as Json;
@@ -87,11 +91,30 @@ pub trait ToolFormat: Sync {
     /// The rule of a call of this tool: Lark, without the tags around it, each tag a call of `tag`.
     fn rule(&self, name: &str, tool: &Tool, tag: &dyn Fn(&str) -> Tag) -> String;
 
-    /// Reads the inside of one call.
+    /// Whether calls of this form hold to all that the tool's schema asks for.
     ///
     /// # Errors
-    /// In words, if it is none.
-    fn parse(&self, inside: &str, tools: &[Tool]) -> Result<ToolCall, String>;
+    /// With the first thing that they do not hold to.
+    fn check(&self, _tool: &Tool) -> Result<(), Unfit> {
+        Ok(())
+    }
+
+    /// Reads one call, from after its opening tag to after its closing one.
+    ///
+    /// # Errors
+    /// If none stands there. Where it is [`NoCall::Wrong`], the closing tag was taken all the same.
+    fn read(&self, answer: &mut Reader<'_>, tools: &[Tool]) -> ReadCall;
+}
+
+/// What of a tool's schema a format does not hold to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unfit {
+    /// Where it stands in the schema.
+    pub place: String,
+    /// What can stand there.
+    pub accepted: String,
+    /// What does.
+    pub found: String,
 }
 
 /// How a tag stands in a grammar.
@@ -128,22 +151,37 @@ impl ToolUse {
     }
 }
 
-/// Reads an answer; `text` has the texts of special tokens in it.
-pub fn parse(text: &str, format: &dyn ToolFormat, tools: &[Tool]) -> Parsed {
-    let mut pieces = text.split(OPEN);
-    let mut parsed = Parsed { content: pieces.next().unwrap_or_default().trim_end().to_owned(), ..Parsed::default() };
-    for (piece, number) in pieces.zip(1..) {
-        let Some((inside, after)) = piece.split_once(CLOSE) else {
-            parsed.problems.push(format!("call {number} is not closed"));
-            continue;
-        };
-        match format.parse(inside, tools) {
-            Ok(call) => parsed.calls.push(call),
-            Err(problem) => parsed.problems.push(format!("call {number}: {problem}")),
+/// Reads an answer. What follows an opening tag and has not the form of a call is gone over as far as the next one; all that
+/// is no call is said.
+pub fn parse(answer: &Spelled, format: &dyn ToolFormat, tools: &[Tool]) -> Parsed {
+    let mut reader = answer.reader();
+    let mut parsed = Parsed::default();
+    let mut opened = reader.until_tag(OPEN);
+    parsed.content = opened.unwrap_or(reader.rest()).trim_end().to_owned();
+    let mut number = 0;
+    while opened.is_some() {
+        number += 1;
+        let start = reader;
+        let read = format.read(&mut reader, tools);
+        if matches!(read, Err(NoCall::Unformed(_))) {
+            reader = start;
         }
-        if !after.trim().is_empty() {
+        let behind = reader;
+        opened = reader.until_tag(OPEN);
+        let after = opened.unwrap_or(behind.rest());
+        let mut inside = behind;
+        let is_closed = inside.until_tag(CLOSE).is_some_and(|inside| inside.len() < after.len());
+        match &read {
+            Ok(_) => {}
+            Err(NoCall::Unformed(_)) if !is_closed => parsed.problems.push(format!("call {number} is not closed")),
+            Err(NoCall::Unformed(problem) | NoCall::Wrong(problem)) => {
+                parsed.problems.push(format!("call {number}: {problem}"));
+            }
+        }
+        if !matches!(read, Err(NoCall::Unformed(_))) && !after.trim().is_empty() {
             parsed.problems.push(format!("text after call {number}: {:?}", shortened(after.trim())));
         }
+        parsed.calls.extend(read);
     }
     parsed
 }

@@ -2,12 +2,15 @@
 
 use serde_json::{Map, Value as Json, json};
 
-use super::{Tag, Tool, ToolCall, ToolFormat, find, shortened};
+use super::{
+    CLOSE, NoCall, OPEN, ReadCall, Reader, Tag, Tool, ToolCall, ToolFormat, Unfit, find, shortened, tagged_schema,
+};
 
 /// `<function=NAME>` and `<parameter=KEY>` tags in `<tool_call>` tags, as Qwen 3 Coder writes calls.
 ///
-/// The value of a string parameter is free text up to the closing tag, so that a grammar cannot forbid it to spell a tag
-/// where tags are special tokens. Other values are JSON.
+/// The value of a string parameter is free text up to its closing tag, and a grammar does not forbid it to spell a tag. A
+/// call with such a text is broken: who reads text alone takes it for another call. It is said, and not read. Other values
+/// are JSON, which may spell what it likes.
 #[derive(Clone, Copy, Debug)]
 pub struct TaggedFormat;
 
@@ -22,7 +25,7 @@ impl ToolFormat for TaggedFormat {
     }
 
     fn tags(&self) -> &'static [&'static str] {
-        &[super::OPEN, super::CLOSE, FUNCTION, END_FUNCTION, PARAMETER, END_PARAMETER]
+        &[OPEN, CLOSE, FUNCTION, END_FUNCTION, PARAMETER, END_PARAMETER]
     }
 
     fn instructions(&self) -> &'static str {
@@ -53,47 +56,76 @@ impl ToolFormat for TaggedFormat {
         format!("{name}: {body} {} \"\\n\"\n{rules}", tag(END_FUNCTION).expression)
     }
 
-    fn parse(&self, inside: &str, tools: &[Tool]) -> Result<ToolCall, String> {
-        let found = |text: &str| format!("{:?}", shortened(text.trim()));
-        let rest = inside.trim_start();
-        let rest =
-            rest.strip_prefix(FUNCTION).ok_or_else(|| format!("expected `{FUNCTION}NAME>`, found {}", found(rest)))?;
-        let (name, rest) =
-            rest.split_once('>').ok_or_else(|| format!("`{FUNCTION}` is not closed: {}", found(rest)))?;
-        let tool = find(name, tools)?;
+    fn check(&self, tool: &Tool) -> Result<(), Unfit> {
+        tagged_schema::check(tool)
+    }
+
+    fn read(&self, answer: &mut Reader<'_>, tools: &[Tool]) -> ReadCall {
+        let unformed = |expected: String, answer: &Reader<'_>| {
+            NoCall::Unformed(format!("{expected}, found {:?}", shortened(answer.rest().trim())))
+        };
+        answer.skip_space();
+        if !answer.take_tag(FUNCTION) {
+            return Err(unformed(format!("expected `{FUNCTION}NAME>`"), answer));
+        }
+        let name = answer.until(">").ok_or_else(|| unformed(format!("expected `>` after `{FUNCTION}`"), answer))?;
+        let tool = find(name, tools).map_err(NoCall::Unformed)?;
         let mut arguments = Map::new();
-        let mut rest = rest.trim_start();
+        let mut broken = None;
         loop {
-            if let Some(after) = rest.strip_prefix(END_FUNCTION) {
-                if !after.trim().is_empty() {
-                    return Err(format!("text after `{END_FUNCTION}`: {}", found(after)));
-                }
-                return Ok(ToolCall { name: tool.name.clone(), arguments: Json::Object(arguments).to_string() });
+            answer.skip_space();
+            if answer.take_tag(END_FUNCTION) {
+                break;
             }
-            let parameter = rest
-                .strip_prefix(PARAMETER)
-                .ok_or_else(|| format!("expected `{PARAMETER}KEY>` or `{END_FUNCTION}`, found {}", found(rest)))?;
-            let (key, after) = parameter
-                .split_once('>')
-                .ok_or_else(|| format!("`{PARAMETER}` is not closed: {}", found(parameter)))?;
-            let (text, after) = after
-                .split_once(END_PARAMETER)
-                .ok_or_else(|| format!("parameter `{key}` is not closed: {}", found(after)))?;
-            let text = text.strip_prefix('\n').unwrap_or(text);
-            let text = text.strip_suffix('\n').unwrap_or(text);
-            let schema = properties(tool).find(|(name, _)| *name == key).map(|(_, schema)| schema);
-            let value = match schema {
-                None => return Err(format!("tool `{name}` has no parameter `{key}`")),
-                Some(schema) if is_text(schema) => json!(text),
-                Some(_) => serde_json::from_str(text)
-                    .map_err(|error| format!("parameter `{key}`: expected JSON, found {} ({error})", found(text)))?,
+            if !answer.take_tag(PARAMETER) {
+                return Err(unformed(format!("expected `{PARAMETER}KEY>` or `{END_FUNCTION}`"), answer));
+            }
+            let key = answer.until(">").ok_or_else(|| unformed(format!("expected `>` after `{PARAMETER}`"), answer))?;
+            let Some(schema) = property(tool, key) else {
+                return Err(NoCall::Unformed(format!("tool `{name}` has no parameter `{key}`")));
+            };
+            let is_not_closed = || NoCall::Unformed(format!("parameter `{key}` is not closed"));
+            let value = if is_text(schema) {
+                let text = text(answer).ok_or_else(is_not_closed)?;
+                if let Some(tag) = self.tags().iter().find(|tag| text.contains(**tag)) {
+                    broken = broken.or(Some(format!("the text of parameter `{key}` spells the tag `{tag}`")));
+                }
+                json!(text)
+            } else {
+                let before = *answer;
+                let value = answer
+                    .json()
+                    .map_err(|error| unformed(format!("parameter `{key}`: expected JSON ({error})"), &before))?;
+                answer.skip_space();
+                if !answer.take_tag(END_PARAMETER) {
+                    return Err(is_not_closed());
+                }
+                value
             };
             if arguments.insert(key.to_owned(), value).is_some() {
-                return Err(format!("parameter `{key}` stands there twice"));
+                return Err(NoCall::Unformed(format!("parameter `{key}` stands there twice")));
             }
-            rest = after.trim_start();
+        }
+        answer.skip_space();
+        if !answer.take_tag(CLOSE) {
+            return Err(unformed(format!("expected `{CLOSE}` after `{END_FUNCTION}`"), answer));
+        }
+        match broken {
+            Some(problem) => Err(NoCall::Wrong(problem)),
+            None => Ok(ToolCall { name: tool.name.clone(), arguments: Json::Object(arguments).to_string() }),
         }
     }
+}
+
+/// Free text up to its closing tag: that token where it is one, and else the tag on a line of its own. The line breaks
+/// next to the tags are no part of the text.
+fn text<'a>(answer: &mut Reader<'a>) -> Option<&'a str> {
+    answer.take("\n");
+    if answer.is_special(END_PARAMETER) {
+        let text = answer.until_tag(END_PARAMETER)?;
+        return Some(text.strip_suffix('\n').unwrap_or(text));
+    }
+    answer.until(&format!("\n{END_PARAMETER}\n"))
 }
 
 /// The value of a parameter, and what ends it; rules that they need are added to `rules`.
@@ -124,6 +156,10 @@ fn properties(tool: &Tool) -> impl Iterator<Item = (&str, &Json)> {
     properties.into_iter().flatten().map(|(key, schema)| (key.as_str(), schema))
 }
 
+fn property<'a>(tool: &'a Tool, key: &str) -> Option<&'a Json> {
+    tool.parameters["properties"].get(key)
+}
+
 fn is_required(tool: &Tool, key: &str) -> bool {
     tool.parameters["required"].as_array().is_some_and(|required| required.iter().any(|name| name == key))
 }
@@ -133,7 +169,7 @@ fn is_text(schema: &Json) -> bool {
 }
 
 /// The strings that a schema allows, if it lists them.
-fn text_choices(schema: &Json) -> Option<Vec<&str>> {
+pub(super) fn text_choices(schema: &Json) -> Option<Vec<&str>> {
     schema["enum"].as_array()?.iter().map(Json::as_str).collect()
 }
 

@@ -62,6 +62,18 @@ pub fn record_these(synthetic: SyntheticModel, settings: &str, requests: impl Fn
     record_requests(synthetic, settings, 4 * CONTEXT_LENGTH, |_| Vec::new(), requests)
 }
 
+/// Records these bodies of chat completions, with the question added.
+pub fn record_bodies(synthetic: SyntheticModel, settings: &str, context_length: usize, bodies: &[Value]) -> Recorded {
+    let lines = |_: &Model| bodies.iter().cloned().enumerate().map(question).collect();
+    record_requests(synthetic, settings, context_length, |_| Vec::new(), lines)
+}
+
+/// A body as a line of a request file, with a question.
+fn question((index, mut body): (usize, Value)) -> Value {
+    body["messages"] = json!([{"role": "user", "content": format!("Question {index}")}]);
+    json!({"custom_id": format!("line-{index}"), "method": "POST", "url": "/v1/chat/completions", "body": body})
+}
+
 fn record_with(synthetic: SyntheticModel, settings: &str, poisoned: impl Fn(&Model) -> Vec<u8>) -> Recorded {
     record_requests(synthetic, settings, CONTEXT_LENGTH, poisoned, requests)
 }
@@ -129,11 +141,7 @@ pub fn constrained_requests(model: &Model) -> Vec<Value> {
             "tools": [{"type": "function", "function": {"name": "look", "description": "Looks.", "parameters":
                 {"type": "object", "properties": {"n": {"enum": [1, 2]}}, "required": ["n"], "additionalProperties": false}}}]}),
     ];
-    let line = |(index, mut body): (usize, Value)| {
-        body["messages"] = json!([{"role": "user", "content": format!("Question {index}")}]);
-        json!({"custom_id": format!("line-{index}"), "method": "POST", "url": "/v1/chat/completions", "body": body})
-    };
-    bodies.into_iter().enumerate().map(line).collect()
+    bodies.into_iter().enumerate().map(question).collect()
 }
 
 /// One request per way of sampling and of ending, and one that is refused.

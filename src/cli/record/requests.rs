@@ -13,7 +13,7 @@ use crate::model::{ChatPrompt, ChatTemplate, Model, Tokenizer};
 use crate::params::{
     Defaults, Input, OutputConstraint, Request, RequestError, RequestFault, RequestFields, RequestLine, read_lines,
 };
-use crate::tools::{self, JsonFormat, TaggedFormat, ToolFormat, ToolUse};
+use crate::tools::{self, JsonFormat, TaggedFormat, ToolFormat, ToolUse, Unfit};
 
 /// Reads a request file.
 pub(super) fn read(path: &Path) -> anyhow::Result<Vec<RequestLine>> {
@@ -116,19 +116,27 @@ impl<'a> Preparation<'a> {
         let prompt = self.prompt(&request.input, self.fault.map_or(told, |fault| fault.told(told)))?;
         let sampling = resolved.sampling();
         let compile = |output| self.grammars.compile(output, &prompt.tokens);
-        let of_tools = || self.constraint_of_tools(request);
-        let grammar = request.constraint.clone().or_else(of_tools).as_ref().map(compile).transpose()?;
+        let constraint = match &request.constraint {
+            Some(constraint) => Some(constraint.clone()),
+            None => self.constraint_of_tools(request)?,
+        };
+        let grammar = constraint.as_ref().map(compile).transpose()?;
         let tools = request.tools.clone().map(|tools| Tooling { tools, format: self.tool_format });
         let layers = self.layers.clone();
         Ok(Submission { received, session: None, prompt, sampling, resolved, layers, grammar, tools })
     }
 
     /// What the tools of a request demand of its output.
-    fn constraint_of_tools(&self, request: &Request) -> Option<OutputConstraint> {
-        let tools = request.tools.as_ref()?;
+    fn constraint_of_tools(&self, request: &Request) -> Result<Option<OutputConstraint>, RequestFault> {
+        let Some(tools) = &request.tools else { return Ok(None) };
         let asked = self.fault.map_or_else(|| tools.clone(), |fault| fault.asked(tools));
-        let constraint = tools::grammar(&asked, self.tool_format, self.tokenizer)?;
-        Some(OutputConstraint { field: "tools", constraint })
+        let constraint = tools::grammar(&asked, self.tool_format, self.tokenizer);
+        for (index, tool) in tools.tools.iter().enumerate().filter(|_| constraint.is_some()) {
+            self.tool_format.check(tool).map_err(|Unfit { place, accepted, found }| {
+                fault(&format!("tools[{index}].function.parameters.{place}"), &accepted, found)
+            })?;
+        }
+        Ok(constraint.map(|constraint| OutputConstraint { field: "tools", constraint }))
     }
 
     fn prompt(&self, input: &Input, tools: Option<&ToolUse>) -> Result<Prompt, RequestFault> {

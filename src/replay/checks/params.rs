@@ -111,7 +111,10 @@ fn constrained(verdict: &mut Verdict, context: &Context<'_>, admission: &Admissi
         Some(asked) => Some(asked),
         None => match (tools_of(client), context.model()) {
             (None, _) => None,
-            (Some(tools), Some(model)) => tools::constraint(&tools, format_of(context), &model.tokenizer),
+            (Some(tools), Some(model)) => match format_of(context) {
+                Ok(format) => tools::constraint(&tools, format, &model.tokenizer),
+                Err(skip) => return verdict.skip(skip),
+            },
             (Some(_), None) => return verdict.skip(context.preflight.no_model()),
         },
     };

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use crate::capture::records::Admission;
 use crate::model::{ChatPrompt, Model};
 use crate::replay::context::Context;
-use crate::replay::tools::{format_of, told, tools_of};
+use crate::replay::tools::{Format, format_of, told, tools_of};
 use crate::replay::verdict::{Skip, Verdict};
 use crate::tools::ToolUse;
 
@@ -41,8 +41,10 @@ pub(in crate::replay) fn check(context: &Context<'_>, admission: &Admission) -> 
     let add_special = matches!(input, Input::Text(_));
     if context.is_own() {
         let has_tools = matches!(input, Input::Messages(_, Some(_)));
-        let format = has_tools.then(|| format_of(context).name());
-        verdict.equal("tool_format", format, admission.tool_format.as_deref());
+        match has_tools.then(|| format_of(context)).transpose() {
+            Ok(format) => verdict.equal("tool_format", format.map(Format::name), admission.tool_format.as_deref()),
+            Err(skip) => verdict.skip(skip),
+        }
     }
     if let Some(found) = admission.add_special_tokens {
         verdict.equal("add_special_tokens", add_special, found);
@@ -53,19 +55,28 @@ pub(in crate::replay) fn check(context: &Context<'_>, admission: &Admission) -> 
             verdict.equal("prompt_tokens", &tokens, &admission.prompt_tokens);
         }
         Input::Text(text) => compare(&mut verdict, model, admission, &text, add_special),
-        Input::Messages(messages, tools) => match render(context, model, &messages, tools.as_ref()) {
-            Ok(text) => compare(&mut verdict, model, admission, &text, add_special),
-            Err(error) => verdict.mismatch("prompt_text", format!("none: {error}"), found_text(admission)),
+        Input::Messages(messages, tools) => match format_of(context) {
+            Ok(format) => match render(context, model, &messages, tools.as_ref(), format) {
+                Ok(text) => compare(&mut verdict, model, admission, &text, add_special),
+                Err(error) => verdict.mismatch("prompt_text", format!("none: {error}"), found_text(admission)),
+            },
+            Err(skip) => verdict.skip(skip),
         },
     }
     verdict
 }
 
-fn render(context: &Context<'_>, model: &Model, messages: &[Value], tools: Option<&ToolUse>) -> Result<String, String> {
+fn render(
+    context: &Context<'_>,
+    model: &Model,
+    messages: &[Value],
+    tools: Option<&ToolUse>,
+    format: Format,
+) -> Result<String, String> {
     let template = model.chat_template.as_ref().ok_or("the model has no chat template")?;
     // Templates see the time of the header.
     let unix_seconds = context.recording.header().epoch_ns / 1_000_000_000;
-    let told = told(messages, tools, format_of(context), template.source());
+    let told = told(messages, tools, format, template.source());
     let (messages, tools) = (told.messages.as_slice(), told.tools.as_ref());
     let prompt = ChatPrompt { messages, tools, add_generation_prompt: true, unix_seconds };
     template.render(prompt).map_err(|error| error.to_string())

@@ -1,219 +1,332 @@
-//! Whether an answer is what a request with tools asked for, without the grammar that was to see to it.
+//! Whether an answer is what a request with tools asked for, without the grammar that was to see to it, and what it calls.
 //!
 //! The form is the documented one, to the byte: a call stands on lines of its own between its tags, further calls follow on
-//! the next line, and nothing comes after the last. Where a tag is a special token, only the token is the tag; elsewhere
-//! its text is. An answer that was cut short has to be the beginning of such a one.
+//! the next line, and nothing comes after the last. An answer that was cut short has to be the beginning of such a one.
+
+use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 
-use super::arguments::fits;
-use super::{CALL, END_CALL, END_FUNCTION, END_PARAMETER, FUNCTION, Format, PARAMETER, is_text, parameter};
-use crate::model::Tokenizer;
+use super::arguments::Judge;
+use super::calls::call_json;
+use super::spelled::{Rest, Spelled};
+use super::{
+    CALL, Callable, END_CALL, END_FUNCTION, END_PARAMETER, FUNCTION, Format, PARAMETER, is_text, listed_texts,
+    parameter, spells_a_tag,
+};
 use crate::tools::{Tool, ToolChoice, ToolUse};
-use crate::types::TokenId;
 
 /// An answer, and what was asked for.
 pub(in crate::replay) struct Answer<'a> {
     /// Its tokens, without the one that ended it.
-    pub(in crate::replay) tokens: &'a [u32],
+    pub(in crate::replay) spelled: &'a Spelled<'a>,
     /// Whether it came to its end, and was not cut short.
     pub(in crate::replay) is_complete: bool,
     pub(in crate::replay) tools: &'a ToolUse,
+    pub(in crate::replay) callable: &'a Callable<'a>,
     pub(in crate::replay) format: Format,
-    pub(in crate::replay) tokenizer: &'a Tokenizer,
 }
 
-/// What is wrong with the answer: what was expected, and what stands there. `None` if nothing is.
-pub(in crate::replay) fn breach(answer: &Answer<'_>) -> Option<(String, String)> {
-    const SHOWN: usize = 60;
-    let bytes = spelled(answer);
-    let mut rest = Rest { answer, bytes: &bytes };
-    let wrong = match rest.calls().err()? {
-        Wrong::Cut(_) if !answer.is_complete => return None,
-        Wrong::Cut(wrong) | Wrong::Breach(wrong) => wrong,
+/// What an answer comes to.
+#[derive(Debug)]
+pub(in crate::replay) enum Judgement {
+    /// It is what was asked for, as far as it goes.
+    AsAsked {
+        /// What it calls, as it is told; `None` of an answer that was cut short.
+        calls: Option<Value>,
+        /// What was not judged of it, in words; empty if all was.
+        not_judged: BTreeSet<String>,
+    },
+    /// It is not.
+    Breach {
+        /// What was expected where it goes wrong.
+        expected: String,
+        /// What stands there.
+        found: String,
+    },
+    /// It has what this reader cannot read, in words.
+    Beyond(String),
+}
+
+/// Judges an answer.
+pub(in crate::replay) fn judge(answer: &Answer<'_>) -> Judgement {
+    let mut reader = Reader {
+        answer,
+        rest: answer.spelled.whole(),
+        judge: Judge::new(),
+        calls: Vec::new(),
+        not_judged: BTreeSet::new(),
     };
-    Some((wrong, format!("{} there", shown(&rest.bytes[..rest.bytes.len().min(SHOWN)]))))
-}
-
-/// Text as it can be read, without the marks of special tokens.
-fn shown(bytes: &[u8]) -> String {
-    let text: Vec<u8> = bytes.iter().copied().filter(|byte| *byte != SPECIAL).collect();
-    format!("{:?}", String::from_utf8_lossy(&text))
-}
-
-/// Stands before a tag that is a special token. No text has this byte.
-const SPECIAL: u8 = 0xff;
-
-/// The answer's text, each special token marked.
-fn spelled(answer: &Answer<'_>) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    for &token in answer.tokens {
-        if answer.tokenizer.is_special(TokenId(token)) {
-            bytes.push(SPECIAL);
+    let read = reader.calls();
+    let Reader { rest, calls, mut not_judged, .. } = reader;
+    match read {
+        Ok(()) => {
+            let calls = answer.is_complete.then_some(Value::Array(calls));
+            Judgement::AsAsked { calls, not_judged }
         }
-        bytes.extend_from_slice(answer.tokenizer.token_bytes(TokenId(token)));
+        Err(Stop::Cut(_, not_judged_there)) if !answer.is_complete => {
+            not_judged.extend(not_judged_there.map(str::to_owned));
+            Judgement::AsAsked { calls: None, not_judged }
+        }
+        Err(Stop::Cut(expected, _) | Stop::Breach(expected)) => {
+            Judgement::Breach { expected, found: format!("{:?} there", beginning(rest.text())) }
+        }
+        Err(Stop::Beyond(what)) => Judgement::Beyond(what),
     }
-    bytes
 }
 
-/// What is left of an answer.
-struct Rest<'a> {
-    answer: &'a Answer<'a>,
-    bytes: &'a [u8],
+fn beginning(text: &str) -> &str {
+    const SHOWN: usize = 60;
+    &text[..text.floor_char_boundary(SHOWN)]
 }
 
-/// What is wrong, as what was expected.
-enum Wrong {
-    /// Nothing but that the answer is over.
-    Cut(String),
+/// Why there is nothing further to read.
+enum Stop {
+    /// The answer is over. With what was expected, and what of its last call was not judged.
+    Cut(String, Option<&'static str>),
+    /// Something else stands there than was expected.
     Breach(String),
+    /// What stands there is more than this reader reads.
+    Beyond(String),
 }
 
-type Form<T> = Result<T, Wrong>;
+type Form<T> = Result<T, Stop>;
 
-fn breach_of<T>(expected: String) -> Form<T> {
-    Err(Wrong::Breach(expected))
+fn breach<T>(expected: String) -> Form<T> {
+    Err(Stop::Breach(expected))
 }
 
-impl Rest<'_> {
+struct Reader<'a> {
+    answer: &'a Answer<'a>,
+    rest: Rest<'a>,
+    judge: Judge,
+    calls: Vec<Value>,
+    not_judged: BTreeSet<String>,
+}
+
+/// A call, and whether a text in it spells a tag, so that nobody reads it.
+struct Read<'a> {
+    tool: &'a Tool,
+    arguments: Map<String, Value>,
+    is_broken: bool,
+}
+
+impl<'a> Reader<'a> {
     fn calls(&mut self) -> Form<()> {
-        let open = self.tag(CALL);
         if self.answer.tools.choice == ToolChoice::Auto {
-            match position(self.bytes, &open) {
+            let mut text = self.rest;
+            match text.until_tag(CALL) {
                 None => return Ok(()),
-                Some(text) => self.drop(text),
+                Some(text) => self.rest.drop(text.len()),
             }
         }
-        self.take(&open)?;
+        self.tag(CALL)?;
         loop {
-            let (tool, arguments) = match self.answer.format {
+            let Read { tool, arguments, is_broken } = match self.answer.format {
                 Format::Json => self.json_call()?,
                 Format::Tagged => self.tagged_call()?,
             };
-            fits(&Value::Object(arguments), &tool.parameters)
-                .map_err(|wrong| Wrong::Breach(format!("a call of `{}` by its schema: {wrong}", tool.name)))?;
-            if self.bytes.is_empty() {
+            let arguments = Value::Object(arguments);
+            let fits = self.judge.fits(&arguments, &tool.parameters);
+            let unknown =
+                fits.map_err(|wrong| Stop::Breach(format!("a call of `{}` by its schema: {wrong}", tool.name)))?;
+            self.not_judged.extend(unknown.into_iter().map(str::to_owned));
+            if let (Value::Object(arguments), false) = (arguments, is_broken) {
+                self.calls.push(call_json(&tool.name, arguments));
+            }
+            if self.rest.text().is_empty() {
                 return Ok(());
             }
             if !self.answer.tools.parallel {
-                return breach_of("nothing after the one call that the request allows".to_owned());
+                return breach("nothing after the one call that the request allows".to_owned());
             }
             self.text("\n")?;
-            self.take(&open)?;
+            self.tag(CALL)?;
         }
     }
 
-    fn json_call(&mut self) -> Form<(Tool, Map<String, Value>)> {
+    fn json_call(&mut self) -> Form<Read<'a>> {
         self.text("\n")?;
-        let call = self.json()?;
+        let begins = self.rest.text();
+        let call = match self.json() {
+            Err(Stop::Cut(expected, _)) => {
+                // The name comes first, and what there is of it has to be that of a tool.
+                if let Some(name) = name_so_far(begins) {
+                    self.one_of(name, "\"", self.names(), "a tool that may be called")?;
+                }
+                return Err(Stop::Cut(expected, Some("the JSON of a call that was cut short")));
+            }
+            call => call?,
+        };
         self.text("\n")?;
-        self.take(&self.tag(END_CALL))?;
+        self.tag(END_CALL)?;
         let object = call.as_object().filter(|object| object.len() == 2);
         let name = object.and_then(|object| object.get("name")?.as_str());
         let arguments = object.and_then(|object| object.get("arguments")?.as_object());
         match (name, arguments) {
-            (Some(name), Some(arguments)) => Ok((self.tool_named(name)?, arguments.clone())),
-            _ => breach_of(format!("an object with `name`, a string, and `arguments`, an object, and not {call}")),
+            (Some(name), Some(arguments)) => {
+                Ok(Read { tool: self.tool_named(name)?, arguments: arguments.clone(), is_broken: false })
+            }
+            _ => breach(format!(
+                "an object with `name`, a string, and `arguments`, an object, and not {}",
+                beginning(&call.to_string())
+            )),
         }
     }
 
-    fn tagged_call(&mut self) -> Form<(Tool, Map<String, Value>)> {
+    fn tagged_call(&mut self) -> Form<Read<'a>> {
         self.text("\n")?;
-        self.take(&self.tag(FUNCTION))?;
-        let name = self.until(b">\n")?;
-        let tool = self.tool_named(&name)?;
-        let mut arguments = Map::new();
+        self.tag(FUNCTION)?;
+        let name = self.name(">\n", self.names(), "a tool that may be called")?;
+        let tool = self.tool_named(name)?;
+        let (mut arguments, mut is_broken) = (Map::new(), false);
         loop {
-            match self.take(&self.tag(PARAMETER)) {
+            match self.tag(PARAMETER) {
                 Ok(()) => {}
-                Err(Wrong::Cut(expected)) => return Err(Wrong::Cut(expected)),
-                Err(Wrong::Breach(_)) => break,
+                Err(Stop::Breach(_)) => break,
+                Err(stop) => return Err(stop),
             }
-            let key = self.until(b">\n")?;
-            let schema = parameter(&tool, &key)
-                .ok_or_else(|| Wrong::Breach(format!("a parameter of `{name}`, and not `{key}`")))?;
-            let value = if is_text(schema) { Value::from(self.tagged_text(schema)?) } else { self.tagged_json()? };
-            if arguments.insert(key.clone(), value).is_some() {
-                return breach_of(format!("parameter `{key}` once"));
+            let keys = tool.parameters["properties"].as_object().into_iter().flatten().map(|(key, _)| key.as_str());
+            let key = self.name(">\n", keys, "a parameter of the tool")?;
+            let schema = parameter(tool, key)
+                .ok_or_else(|| Stop::Breach(format!("a parameter of `{name}`, and not {:?}", beginning(key))))?;
+            let value = if is_text(schema) {
+                let text = self.tagged_text(schema)?;
+                is_broken |= spells_a_tag(text);
+                Value::from(text)
+            } else {
+                self.tagged_json()?
+            };
+            if arguments.insert(key.to_owned(), value).is_some() {
+                return breach(format!("parameter `{key}` once"));
             }
         }
-        self.take(&self.tag(END_FUNCTION))?;
+        self.tag(END_FUNCTION)?;
         self.text("\n")?;
-        self.take(&self.tag(END_CALL))?;
-        Ok((tool, arguments))
+        self.tag(END_CALL)?;
+        Ok(Read { tool, arguments, is_broken })
     }
 
     fn tagged_json(&mut self) -> Form<Value> {
-        let value = self.json()?;
+        let value = self.json().map_err(|stop| match stop {
+            Stop::Cut(expected, _) => Stop::Cut(expected, Some("the JSON of a parameter that was cut short")),
+            stop => stop,
+        })?;
         self.text("\n")?;
-        self.take(&self.tag(END_PARAMETER))?;
+        self.tag(END_PARAMETER)?;
         self.text("\n")?;
         Ok(value)
     }
 
-    /// Free text up to its end; before a special token, a line break is text, too.
-    fn tagged_text(&mut self, schema: &Value) -> Form<String> {
-        let close = self.tag(END_PARAMETER);
-        let is_free = schema.get("enum").is_none();
-        let break_before: &[u8] = if is_free && close[0] == SPECIAL { b"" } else { b"\n" };
-        self.until(&[break_before, &close, b"\n"].concat())
+    /// Text up to its closing tag. The line break before the tag is no part of it; where the text is free and the tag is a
+    /// special token, there may be none.
+    fn tagged_text(&mut self, schema: &Value) -> Form<&'a str> {
+        if !self.rest.is_special(END_PARAMETER) {
+            let end = format!("\n{END_PARAMETER}\n");
+            return match listed_texts(schema) {
+                Some(texts) => self.name(&end, texts, "one of the texts that the parameter lists"),
+                None => self.rest.until(&end).ok_or_else(|| Stop::Cut(format!("{end:?} somewhere"), None)),
+            };
+        }
+        let Some(text) = self.rest.until_tag(END_PARAMETER) else {
+            return Err(Stop::Cut(format!("{END_PARAMETER:?} somewhere"), None));
+        };
+        self.text("\n")?;
+        match (text.strip_suffix('\n'), listed_texts(schema)) {
+            (Some(text), _) => Ok(text),
+            (None, None) => Ok(text),
+            (None, Some(_)) => breach(format!("a line break before {END_PARAMETER:?}")),
+        }
     }
 
     fn json(&mut self) -> Form<Value> {
-        let mut values = serde_json::Deserializer::from_slice(self.bytes).into_iter::<Value>();
-        let value = match values.next() {
-            Some(Ok(value)) => value,
-            Some(Err(error)) if !error.is_eof() => return breach_of(format!("JSON ({error})")),
-            Some(Err(_)) | None => return Err(Wrong::Cut("JSON".to_owned())),
-        };
-        let length = values.byte_offset();
-        self.drop(length);
-        Ok(value)
+        let mut values = serde_json::Deserializer::from_str(self.rest.text()).into_iter::<Value>();
+        match values.next() {
+            Some(Ok(value)) => {
+                let length = values.byte_offset();
+                self.rest.drop(length);
+                Ok(value)
+            }
+            Some(Err(error)) if error.is_eof() => Err(Stop::Cut("JSON".to_owned(), None)),
+            None => Err(Stop::Cut("JSON".to_owned(), None)),
+            Some(Err(error)) if is_limit(&error) => Err(Stop::Beyond(format!("JSON ({error})"))),
+            Some(Err(error)) => breach(format!("JSON ({error})")),
+        }
     }
 
-    fn tool_named(&self, name: &str) -> Form<Tool> {
-        let tools = self.answer.tools;
-        let is_callable = match &tools.choice {
-            ToolChoice::Named(chosen) => chosen == name,
-            _ => true,
-        };
-        let tool = tools.tools.iter().find(|tool| tool.name == name && is_callable);
-        tool.cloned().ok_or_else(|| Wrong::Breach(format!("a tool that may be called, and not {name:?}")))
+    fn names(&self) -> impl Iterator<Item = &'a str> + use<'a> {
+        let Answer { tools, callable, .. } = self.answer;
+        callable.names().filter(|name| may_call(tools, name))
     }
 
-    /// How the tokenizer spells a tag.
-    fn tag(&self, text: &str) -> Vec<u8> {
-        let tokenizer = self.answer.tokenizer;
-        let is_special = tokenizer.token_id(text).is_some_and(|token| tokenizer.is_special(token));
-        is_special.then_some(SPECIAL).into_iter().chain(text.bytes()).collect()
+    fn tool_named(&self, name: &str) -> Form<&'a Tool> {
+        let Answer { tools, callable, .. } = self.answer;
+        let tool = callable.named(name).filter(|_| may_call(tools, name));
+        tool.ok_or_else(|| Stop::Breach(format!("a tool that may be called, and not {:?}", beginning(name))))
+    }
+
+    /// What stands before `end`, which is taken, too; what was cut short has to be the beginning of one of `names`.
+    fn name<'n>(&mut self, end: &str, names: impl IntoIterator<Item = &'n str>, what: &str) -> Form<&'a str> {
+        match self.rest.until(end) {
+            Some(name) => Ok(name),
+            None => {
+                self.one_of(self.rest.text(), end, names, what)?;
+                Err(Stop::Cut(format!("{end:?} somewhere"), None))
+            }
+        }
+    }
+
+    /// Whether a text that was cut short begins as one of `names` with `end` after it.
+    fn one_of<'n>(&self, begun: &str, end: &str, names: impl IntoIterator<Item = &'n str>, what: &str) -> Form<()> {
+        let begins = |name: &str| match begun.strip_prefix(name) {
+            Some(after) => end.starts_with(after) || after.starts_with(end),
+            None => name.starts_with(begun),
+        };
+        match names.into_iter().any(begins) {
+            true => Ok(()),
+            false => breach(format!("{what}, and not {:?}", beginning(begun))),
+        }
+    }
+
+    fn tag(&mut self, tag: &str) -> Form<()> {
+        match self.rest.take_tag(tag) {
+            Some(()) => Ok(()),
+            // A special token is there or it is not.
+            None if self.rest.is_special(tag) => self.otherwise("", tag),
+            None => self.otherwise(tag, tag),
+        }
     }
 
     fn text(&mut self, expected: &str) -> Form<()> {
-        self.take(expected.as_bytes())
-    }
-
-    fn take(&mut self, expected: &[u8]) -> Form<()> {
-        if self.bytes.starts_with(expected) {
-            self.drop(expected.len());
-            return Ok(());
+        match self.rest.take(expected) {
+            Some(()) => Ok(()),
+            None => self.otherwise(expected, expected),
         }
-        let wrong = if expected.starts_with(self.bytes) { Wrong::Cut } else { Wrong::Breach };
-        Err(wrong(shown(expected)))
     }
 
-    /// What stands before `end`, which is taken, too.
-    fn until(&mut self, end: &[u8]) -> Form<String> {
-        let at = position(self.bytes, end).ok_or_else(|| Wrong::Cut(format!("{} somewhere", shown(end))))?;
-        let text = String::from_utf8_lossy(&self.bytes[..at]).into_owned();
-        self.drop(at + end.len());
-        Ok(text)
-    }
-
-    fn drop(&mut self, count: usize) {
-        self.bytes = &self.bytes[count..];
+    /// Something else than `expected` stands there: the end of the answer, unless it cannot go on to be `text`.
+    fn otherwise(&self, text: &str, expected: &str) -> Form<()> {
+        let rest = self.rest.text();
+        let expected = format!("{expected:?}");
+        Err(if text.starts_with(rest) { Stop::Cut(expected, None) } else { Stop::Breach(expected) })
     }
 }
 
-fn position(bytes: &[u8], pattern: &[u8]) -> Option<usize> {
-    bytes.windows(pattern.len()).position(|window| window == pattern)
+fn may_call(tools: &ToolUse, name: &str) -> bool {
+    match &tools.choice {
+        ToolChoice::Named(chosen) => chosen == name,
+        _ => true,
+    }
+}
+
+/// Whether JSON is refused for a limit of the library's, and not for its form.
+fn is_limit(error: &serde_json::Error) -> bool {
+    let message = error.to_string();
+    ["number out of range", "recursion limit exceeded"].iter().any(|limit| message.starts_with(limit))
+}
+
+/// What there is of the name in JSON that was cut short; `None` if it does not begin with a name.
+fn name_so_far(json: &str) -> Option<&str> {
+    let json = json.trim_start().strip_prefix('{')?.trim_start().strip_prefix("\"name\"")?;
+    json.trim_start().strip_prefix(':')?.trim_start().strip_prefix('"')
 }

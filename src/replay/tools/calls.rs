@@ -1,97 +1,96 @@
-//! The calls that an answer's text spells.
+//! The calls that an answer spells, whatever it was asked for.
 //!
-//! A call stands between `<tool_call>` and the next `</tool_call>`; one that another opening tag interrupts is none. What
-//! is between the tags and does not have the format's form is no call either.
+//! After an opening tag stands a call in the format's form, and its closing tag; white space between these is free. What is
+//! in that form and calls nothing that there is, or has a free text that spells a tag, is no call. What is not in that form
+//! is none either, and the next opening tag after its own begins anew.
 
 use serde_json::{Map, Value, json};
 
-use super::{CALL, END_CALL, END_FUNCTION, END_PARAMETER, FUNCTION, Format, PARAMETER, is_text, parameter};
-use crate::tools::Tool;
+use super::spelled::{Rest, Spelled};
+use super::{
+    CALL, Callable, END_CALL, END_FUNCTION, END_PARAMETER, FUNCTION, Format, PARAMETER, is_text, parameter,
+    spells_a_tag,
+};
 
-/// The calls of a text in which special tokens are spelled out, as JSON: names, and arguments as compact JSON text.
-pub(in crate::replay) fn calls_json(text: &str, format: Format, tools: &[Tool]) -> Value {
+/// The calls of an answer, as JSON: names, and arguments as compact JSON text.
+pub(in crate::replay) fn calls_json(answer: &Spelled<'_>, format: Format, tools: &Callable<'_>) -> Value {
     let mut calls = Vec::new();
-    let mut text = Text(text);
-    let mut opened = text.until(CALL).is_some();
-    while opened {
-        // As far as the next opening tag, this call has to be closed.
-        let stretch = match text.until(CALL) {
-            Some(stretch) => stretch,
-            None => {
-                opened = false;
-                text.0
-            }
+    let mut rest = answer.whole();
+    while rest.until_tag(CALL).is_some() {
+        let mut inside = rest;
+        let read = match format {
+            Format::Json => json_call(&mut inside, tools),
+            Format::Tagged => tagged_call(&mut inside, tools),
         };
-        let Some(inside) = Text(stretch).until(END_CALL) else { continue };
-        let call = match format {
-            Format::Json => json_call(inside, tools),
-            Format::Tagged => tagged_call(inside, tools),
-        };
-        calls.extend(call);
+        if let Some(call) = read {
+            rest = inside;
+            calls.extend(call);
+        }
     }
     Value::Array(calls)
 }
 
-fn call(name: &str, arguments: Map<String, Value>) -> Value {
+/// A call as it is told.
+pub(super) fn call_json(name: &str, arguments: Map<String, Value>) -> Value {
     json!({"name": name, "arguments": Value::Object(arguments).to_string()})
 }
 
-fn named<'a>(name: &str, tools: &'a [Tool]) -> Option<&'a Tool> {
-    tools.iter().find(|tool| tool.name == name)
+/// `None` for what is not in the form, and no call for what calls nothing that there is.
+fn json_call(rest: &mut Rest<'_>, tools: &Callable<'_>) -> Option<Option<Value>> {
+    let object = value(rest)?;
+    rest.skip_space();
+    rest.take_tag(END_CALL)?;
+    let name = object.get("name").and_then(Value::as_str).filter(|name| tools.contains(name));
+    let arguments = object.get("arguments").and_then(Value::as_object);
+    Some(name.zip(arguments).map(|(name, arguments)| call_json(name, arguments.clone())))
 }
 
-fn json_call(inside: &str, tools: &[Tool]) -> Option<Value> {
-    let Ok(Value::Object(mut object)) = serde_json::from_str(inside) else { return None };
-    let Some(Value::Object(arguments)) = object.remove("arguments") else { return None };
-    let tool = named(object.get("name")?.as_str()?, tools)?;
-    Some(call(&tool.name, arguments))
-}
-
-/// Reads tag by tag; between tags stands white space alone.
-fn tagged_call(inside: &str, tools: &[Tool]) -> Option<Value> {
-    let mut text = Text(inside);
-    text.skip_space();
-    text.take(FUNCTION)?;
-    let tool = named(text.until(">")?, tools)?;
-    let mut arguments = Map::new();
+fn tagged_call(rest: &mut Rest<'_>, tools: &Callable<'_>) -> Option<Option<Value>> {
+    rest.skip_space();
+    rest.take_tag(FUNCTION)?;
+    let tool = tools.named(rest.until(">")?)?;
+    let (mut arguments, mut is_broken) = (Map::new(), false);
     loop {
-        text.skip_space();
-        if text.take(END_FUNCTION).is_some() {
-            text.skip_space();
-            return text.0.is_empty().then(|| call(&tool.name, arguments));
+        rest.skip_space();
+        if rest.take_tag(END_FUNCTION).is_some() {
+            break;
         }
-        text.take(PARAMETER)?;
-        let key = text.until(">")?;
-        let schema = parameter(tool, key)?;
-        let mut value = text.until(END_PARAMETER)?;
-        // The tags stand on lines of their own.
-        value = value.strip_prefix('\n').unwrap_or(value);
-        value = value.strip_suffix('\n').unwrap_or(value);
-        let value = if is_text(schema) { Value::from(value) } else { serde_json::from_str(value).ok()? };
+        rest.take_tag(PARAMETER)?;
+        let key = rest.until(">")?;
+        let value = if is_text(parameter(tool, key)?) {
+            let text = text(rest)?;
+            is_broken |= spells_a_tag(text);
+            Value::from(text)
+        } else {
+            let value = value(rest)?;
+            rest.skip_space();
+            rest.take_tag(END_PARAMETER)?;
+            value
+        };
         if arguments.contains_key(key) {
             return None;
         }
         arguments.insert(key.to_owned(), value);
     }
+    rest.skip_space();
+    rest.take_tag(END_CALL)?;
+    Some((!is_broken).then(|| call_json(&tool.name, arguments)))
 }
 
-/// What is left of a text.
-struct Text<'a>(&'a str);
-
-impl<'a> Text<'a> {
-    fn skip_space(&mut self) {
-        self.0 = self.0.trim_start();
+/// Free text, between line breaks that are no part of it. Its closing tag is a special token, or stands on a line of its own.
+fn text<'a>(rest: &mut Rest<'a>) -> Option<&'a str> {
+    // The line break of the opening tag; models leave it out.
+    let _ = rest.take("\n");
+    if rest.is_special(END_PARAMETER) {
+        let text = rest.until_tag(END_PARAMETER)?;
+        return Some(text.strip_suffix('\n').unwrap_or(text));
     }
+    rest.until(&format!("\n{END_PARAMETER}\n"))
+}
 
-    fn take(&mut self, expected: &str) -> Option<()> {
-        self.0 = self.0.strip_prefix(expected)?;
-        Some(())
-    }
-
-    /// What stands before the next `end`; it is taken, too.
-    fn until(&mut self, end: &str) -> Option<&'a str> {
-        let (before, after) = self.0.split_once(end)?;
-        self.0 = after;
-        Some(before)
-    }
+fn value(rest: &mut Rest<'_>) -> Option<Value> {
+    let mut values = serde_json::Deserializer::from_str(rest.text()).into_iter();
+    let value = values.next()?.ok()?;
+    rest.drop(values.byte_offset());
+    Some(value)
 }

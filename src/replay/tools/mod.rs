@@ -8,15 +8,20 @@ mod arguments;
 mod calls;
 mod prompt;
 mod shared;
+mod spelled;
 
-pub(super) use self::answer::{Answer, breach};
+pub(super) use self::answer::{Answer, Judgement, judge};
 pub(super) use self::calls::calls_json;
 pub(super) use self::prompt::told;
 pub(super) use self::shared::constraint;
+pub(super) use self::spelled::Spelled;
+
+use std::collections::HashMap;
 
 use serde_json::{Map, Value, json};
 
 use super::context::Context;
+use super::verdict::Skip;
 use crate::tools::{Tool, ToolChoice, ToolUse};
 
 /// How calls are written.
@@ -46,16 +51,47 @@ impl Format {
 }
 
 /// How the engine wrote calls: as its setting says, or else as the model's chat template does.
-pub(super) fn format_of(context: &Context<'_>) -> Format {
-    let setting = context.setting("tool-format");
-    match setting.as_ref().and_then(Value::as_str) {
-        Some("json") => Format::Json,
-        Some("tagged") => Format::Tagged,
-        _ => {
+///
+/// # Errors
+/// If the setting is none that is known here: what a format unknown asks for is not known either.
+pub(super) fn format_of(context: &Context<'_>) -> Result<Format, Skip> {
+    let settings = &context.recording.header().configuration;
+    let setting = settings.iter().find(|setting| setting.name == "tool-format").map(|setting| setting.value.as_str());
+    match setting {
+        Some("\"json\"") => Ok(Format::Json),
+        Some("\"tagged\"") => Ok(Format::Tagged),
+        None | Some("null") => {
             let template = context.model().and_then(|model| model.chat_template.as_ref());
             let is_tagged = template.is_some_and(|template| template.source().contains(FUNCTION));
-            if is_tagged { Format::Tagged } else { Format::Json }
+            Ok(if is_tagged { Format::Tagged } else { Format::Json })
         }
+        Some(other) => {
+            const SHOWN: usize = 40;
+            let other = &other[..other.floor_char_boundary(SHOWN)];
+            Err(Skip::missing(format!("the setting `tool-format` is {other}, which is not known here")))
+        }
+    }
+}
+
+/// Tools by their names.
+pub(super) struct Callable<'a>(HashMap<&'a str, &'a Tool>);
+
+impl<'a> Callable<'a> {
+    /// Of two with one name, the first.
+    pub(super) fn new(tools: &'a [Tool]) -> Self {
+        Self(tools.iter().rev().map(|tool| (tool.name.as_str(), tool)).collect())
+    }
+
+    fn contains(&self, name: &str) -> bool {
+        self.0.contains_key(name)
+    }
+
+    fn named(&self, name: &str) -> Option<&'a Tool> {
+        self.0.get(name).copied()
+    }
+
+    fn names(&self) -> impl Iterator<Item = &'a str> {
+        self.0.keys().copied()
     }
 }
 
@@ -95,13 +131,19 @@ fn parameter<'a>(tool: &'a Tool, key: &str) -> Option<&'a Value> {
     tool.parameters.get("properties")?.get(key)
 }
 
-/// Whether a tagged value is text as it stands, and no JSON: a parameter of type string, or one of listed strings.
+/// Whether a tagged value is text as it stands, and no JSON: a parameter of type string, or one that lists texts only.
 fn is_text(schema: &Value) -> bool {
-    let lists_texts = match schema.get("enum") {
-        Some(Value::Array(choices)) => choices.iter().all(Value::is_string),
-        _ => false,
-    };
-    lists_texts || schema.get("type") == Some(&Value::from("string"))
+    listed_texts(schema).is_some() || schema.get("type") == Some(&Value::from("string"))
+}
+
+/// The texts of a schema that lists texts only.
+fn listed_texts(schema: &Value) -> Option<Vec<&str>> {
+    schema.get("enum")?.as_array()?.iter().map(Value::as_str).collect()
+}
+
+/// Whether a free text spells a tag of tagged calls, so that the call is broken.
+fn spells_a_tag(text: &str) -> bool {
+    [CALL, END_CALL, FUNCTION, END_FUNCTION, PARAMETER, END_PARAMETER].iter().any(|tag| text.contains(tag))
 }
 
 #[cfg(test)]

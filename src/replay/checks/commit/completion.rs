@@ -5,10 +5,9 @@ use crate::replay::checks::params::asked_for;
 use crate::replay::context::{Context, Sequence};
 use crate::replay::ending::{self, Limits};
 use crate::replay::recording::RecordedRequest;
-use crate::replay::tools::{self, Answer, format_of, tools_of};
+use crate::replay::tools::{self, Answer, Callable, Judgement, Spelled, format_of, tools_of};
 use crate::replay::verdict::{Skip, Verdict};
-use crate::tools::{ToolChoice, ToolUse};
-use crate::types::TokenId;
+use crate::tools::ToolChoice;
 
 /// The choice ended once, with as many tokens and the text that its steps emitted.
 pub(super) fn judge_end(sequence: &Sequence<'_>) -> Verdict {
@@ -104,38 +103,57 @@ fn same_calls(verdict: &mut Verdict, sequence: &Sequence<'_>, completion: &Compl
         return verdict.equal("tool_calls", None, completion.tool_calls.as_deref());
     };
     let Some(model) = context.model() else { return verdict.skip(context.preflight.no_model()) };
-    let ends_itself = matches!(completion.stop, Some(StopReason::EndToken(_) | StopReason::StopToken(_)));
-    let told = &emitted[..emitted.len() - usize::from(ends_itself && !emitted.is_empty())];
-    let tokens: Vec<TokenId> = told.iter().copied().map(TokenId).collect();
-    let text = model.tokenizer.decode_with_special_tokens(&tokens);
-    let calls = tools::calls_json(&text, format_of(context), &tools.tools);
+    let format = match format_of(context) {
+        Ok(format) => format,
+        Err(skip) => return verdict.skip(skip),
+    };
+    let Some(end_tokens) = context.end_tokens() else {
+        return verdict.skip(Skip::not_recorded("the model's end tokens are not known"));
+    };
+    // An end token is no part of an answer, whatever else ended it there, and a stop token is none where it did.
+    let last_ends = emitted.last().is_some_and(|token| end_tokens.contains(token));
+    let ends = last_ends || matches!(completion.stop, Some(StopReason::StopToken(_)));
+    let told = &emitted[..emitted.len().saturating_sub(usize::from(ends))];
+    let callable = Callable::new(&tools.tools);
+    let calls = tools::calls_json(&Spelled::new(told, &model.tokenizer), format, &callable);
     verdict.equal("tool_calls", Some(calls.to_string()), completion.tool_calls.clone());
-    if body.as_ref().is_some_and(|body| asked_for(body).is_none()) {
-        as_asked(verdict, sequence, completion, &tools, emitted);
+    if tools.choice == ToolChoice::None || body.as_ref().is_none_or(|body| asked_for(body).is_some()) {
+        return;
+    }
+    let Some(begins) = begins(sequence, emitted) else { return };
+    // The grammar takes an end token at its end alone.
+    let spelled = Spelled::new(told.get(begins..).unwrap_or_default(), &model.tokenizer);
+    let answer = Answer { spelled: &spelled, is_complete: last_ends, tools: &tools, callable: &callable, format };
+    // What a reasoning section spells is read, too, and no part of what was asked for.
+    let told_calls = (begins == 0).then_some(completion.tool_calls.as_deref());
+    as_asked(verdict, &answer, told_calls);
+}
+
+/// Where the constraint begins: at once, or after a reasoning section; `None` if the answer ended before.
+fn begins(sequence: &Sequence<'_>, emitted: &[u32]) -> Option<usize> {
+    match sequence.admission.constraint.as_ref().and_then(|constraint| constraint.begins_after) {
+        None => Some(0),
+        Some(end) => emitted.iter().position(|token| *token == end).map(|index| index + 1),
     }
 }
 
 /// An answer that a request's tools constrained is text, or calls as they were asked for; one that was cut short begins so.
-fn as_asked(verdict: &mut Verdict, sequence: &Sequence<'_>, completion: &Completion, tools: &ToolUse, emitted: &[u32]) {
-    let is_complete = matches!(completion.stop, Some(StopReason::EndToken(_) | StopReason::GrammarEnd));
-    let Some(model) = sequence.context.model().filter(|_| tools.choice != ToolChoice::None) else { return };
-    let reasoning = sequence.admission.constraint.as_ref().and_then(|constraint| constraint.begins_after);
-    let begins = match reasoning {
-        None => 0,
-        Some(end) => match emitted.iter().position(|token| *token == end) {
-            Some(index) => index + 1,
-            // It ended before the constraint began.
-            None => return,
-        },
-    };
-    // An end token is no part of the answer.
-    let ends = emitted.len() - usize::from(is_complete && emitted.len() > begins);
-    let tokens = &emitted[begins..ends];
-    let answer =
-        Answer { tokens, is_complete, tools, format: format_of(sequence.context), tokenizer: &model.tokenizer };
-    match tools::breach(&answer) {
-        None => verdict.agrees(),
-        Some((expected, found)) => verdict.mismatch("answer with tools", expected, found),
+/// `told_calls` is what its client was told that it calls, where nothing but the answer can have called that.
+fn as_asked(verdict: &mut Verdict, answer: &Answer<'_>, told_calls: Option<Option<&str>>) {
+    match tools::judge(answer) {
+        Judgement::AsAsked { calls, not_judged } => {
+            verdict.agrees();
+            if let (Some(calls), Some(told)) = (calls, told_calls) {
+                verdict.equal("tool_calls of an answer as asked", Some(calls.to_string().as_str()), told);
+            }
+            for what in not_judged {
+                verdict.skip(Skip::not_recorded(format!("of an answer with tools, it is not judged: {what}")));
+            }
+        }
+        Judgement::Breach { expected, found } => verdict.mismatch("answer with tools", expected, found),
+        Judgement::Beyond(what) => {
+            verdict.skip(Skip::not_recorded(format!("an answer with tools is beyond what this reader reads: {what}")));
+        }
     }
 }
 
