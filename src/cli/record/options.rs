@@ -23,7 +23,8 @@ const MOST: usize = 1 << 24;
 /// the batch size, thread count, instruction set, prefix cache and prefill chunk.
 #[derive(Clone, Debug, Default, clap::Args, Deserialize)]
 #[command(
-    after_help = "Warnings, and why a request is refused, go to stderr and into the summary of --json. Every flag can stand in the --config file under its name, and a flag goes before the file; the \
+    after_help = "Warnings, and why a request is refused, go to stderr and into the summary of --json. Every flag can stand in the --config file under its name, and a flag goes before the file. A flag \
+                        that nothing reads (--drafts without a drafter) is refused; in the file it waits for what reads it. The \
                         table [sampling] of the file overrides what the model recommends, for fields that a request \
                         leaves out.\n\n\
                         Exit status: 0 every request was answered; 1 some were refused or failed, their lines in the \
@@ -59,8 +60,8 @@ pub struct Options {
     /// Type of the key-value cache; it is part of the arithmetic, so f16 gives other logits [default: f32]
     #[arg(long, value_name = "TYPE")]
     pub kv_type: Option<KvTypeOption>,
-    /// Pages of the key-value cache, of 32 positions each [default: for --max-batch sequences of full length, within
-    /// 2 GiB, and for one at least]
+    /// Pages of the key-value cache, of 32 positions each, and the most that a draft model's may have [default: for --max-batch
+    /// sequences of full length, within 2 GiB, and for one at least]
     #[arg(long, value_name = "N")]
     pub kv_pages: Option<Count<MOST>>,
     /// Threads that compute, 1 to 1024 [default: the machine's processors]
@@ -79,7 +80,7 @@ pub struct Options {
     #[arg(long, value_name = "N")]
     pub drafts: Option<Count<MOST_DRAFTS>>,
     /// Model of the drafter `model`, with the same tokenizer as --model; its key-value cache has room for --max-batch sequences
-    /// of full length, which may take up to 2 GiB
+    /// of full length, which may take up to 2 GiB, or as many pages as --kv-pages says
     #[arg(long, value_name = "PATH")]
     pub draft_model: Option<PathBuf>,
     /// What the drafter `scripted` proposes: JSON lines with `custom_id`, `tokens` and, for further choices, `choice`

@@ -165,21 +165,24 @@ impl Settings {
     }
 
     /// Pages of the draft model's key-value cache, for every sequence however long: what is drafted must not depend on who
-    /// else runs. So none are left out to fit the bytes that are set aside unasked.
+    /// else runs. So none are left out to fit the bytes that are set aside, which are those that are set aside unasked, or as
+    /// many pages as `kv-pages` asks for.
     ///
     /// # Errors
     /// If they do not fit.
     pub fn draft_pages(&self, draft: &ModelConfig, sizes: &Sizes) -> anyhow::Result<usize> {
         let pages_of_one = (sizes.context_length + self.speculation.drafts).div_ceil(ATTENTION_CHUNK);
         let pages = pages_of_one.saturating_mul(self.max_batch);
-        let bytes = pages.saturating_mul(page_bytes(draft, self.kv_type));
+        let of_pages = |pages: usize| pages.saturating_mul(page_bytes(draft, self.kv_type));
+        let set_aside = self.kv_pages.map_or(KV_BYTES, |pages| of_pages(pages).max(KV_BYTES));
         let mib = |bytes: usize| bytes.div_ceil(1 << 20);
-        if bytes > KV_BYTES {
+        if of_pages(pages) > set_aside {
             bail!(
                 "the draft model's key-value cache: accepted: {} MiB at most; found: {} MiB, for {} sequences of {} tokens and \
-                 {} drafts; give a smaller --max-batch or --context-length",
-                mib(KV_BYTES),
-                mib(bytes),
+                 {} drafts; give --kv-pages {pages} to set as many pages aside for each of both models, or --kv-type f16, or a \
+                 smaller --max-batch or --context-length",
+                mib(set_aside),
+                mib(of_pages(pages)),
                 self.max_batch,
                 sizes.context_length,
                 self.speculation.drafts
@@ -340,3 +343,6 @@ fn name<T: ValueEnum>(choice: &T) -> Value {
 fn number<const MOST: usize>(count: &Count<MOST>) -> Value {
     json!(count)
 }
+
+#[cfg(test)]
+mod tests;
