@@ -37,7 +37,8 @@ const USUAL: &str =
     "max-batch = 4\nprefill-chunk = 24\nthreads = 1\ncontext-length = 512\nreasoning-end = '</tool_call>'\n";
 /// Requests of each kind.
 const ROUNDS: usize = 3;
-/// Their seed is left to the engine, so that answers differ from run to run; they are told by being alike instead.
+/// Their seed is left to the engine, so that they part from the clean run in any case: in a run with a fault they are left
+/// out, but for the one of seeds, which makes them alike.
 const UNSEEDED: &str = "unseeded";
 
 /// What one run came to.
@@ -120,7 +121,6 @@ impl Bench {
         let (model, draft) = (Model::load(&path("model.gguf"))?, Model::load(&path("draft.gguf"))?);
         let bench = Self { folder, model, draft };
         bench.write_script()?;
-        bench.write_requests(&requests())?;
         Ok(bench)
     }
 
@@ -138,8 +138,7 @@ impl Bench {
                 body.insert("ignore_eos".to_owned(), json!(true));
             }
         }
-        self.write_requests(&endless)?;
-        let reader = self.record("", None)?;
+        let reader = self.record("", &endless, None)?;
         let end = self.model.tokenizer.end_tokens().first().context("an end token")?.0;
         let mut script = String::new();
         for sequence in reader.sequences() {
@@ -161,7 +160,12 @@ impl Bench {
     /// Records the requests and replays them, with every check; those of whole models where a fault is no fault of theirs
     /// are left out.
     fn run(&self, settings: &str, fault: Option<Fault>) -> anyhow::Result<Run> {
-        let reader = self.record(settings, fault)?;
+        let mut requests = requests();
+        requests.retain(|request| {
+            let is_unseeded = request["custom_id"].as_str().is_some_and(|id| id.starts_with(UNSEEDED));
+            !is_unseeded || fault.is_none_or(|fault| fault == Fault::SEED_ZERO)
+        });
+        let reader = self.record(settings, &requests, fault)?;
         let steps = reader.sequences().map(|sequence| reader.step_count(sequence)).sum();
         let needs_model = fault.is_none_or(|fault| fault.area() == Area::State);
         let checks: Vec<CheckName> =
@@ -170,7 +174,8 @@ impl Bench {
         Ok(Run { answers, trails, report: self.replay(reader, &checks)?, steps })
     }
 
-    fn record(&self, settings: &str, fault: Option<Fault>) -> anyhow::Result<CaptureReader> {
+    fn record(&self, settings: &str, requests: &[Value], fault: Option<Fault>) -> anyhow::Result<CaptureReader> {
+        self.write_requests(requests)?;
         let named = |text: &str, name: &str, file: &str| text.replace(name, &self.path(file).display().to_string());
         let settings = named(&named(settings, "DRAFT", "draft.gguf"), "SCRIPT", "script.jsonl");
         fs::write(self.path("config.toml"), format!("{USUAL}{settings}"))?;
@@ -400,7 +405,6 @@ fn table(out: &mut dyn Write, bites: &[Bite], honest: &Honest) -> anyhow::Result
     let Honest { steps, rows, findings } = honest;
     let caught = bites.iter().filter(|bite| bite.way.is_some()).count();
     writeln!(out, "# The teeth table\n")?;
-    let elsewhere: usize = bites.iter().map(|bite| bite.elsewhere).sum();
     writeln!(
         out,
         "Made by `stepscope faults --teeth`: {caught} of {} planted faults change an answer and are caught where they do, by the \
@@ -412,21 +416,21 @@ fn table(out: &mut dyn Write, bites: &[Bite], honest: &Honest) -> anyhow::Result
         out,
         "A finding counts in a request whose answer differs from that of the clean run, from the first step on that the \
          clean run's capture does not have so (admission and end included). `caught in` is the number of such requests in which \
-         the check has one, among the first {FINDINGS_KEPT} findings that a report keeps; {elsewhere} of those that are kept lie \
-         in requests, or before steps, that the fault did not touch.\n"
+         the check has one, and `elsewhere` the number of findings of any check in requests, or before steps, that the fault did \
+         not touch; both among the first {FINDINGS_KEPT} findings that a report keeps.\n"
     )?;
     writeln!(
         out,
-        "| fault | what goes wrong | shows in | answers changed | caught in | should be caught by | findings |"
+        "| fault | what goes wrong | shows in | answers changed | should be caught by | caught in | elsewhere | findings |"
     )?;
-    writeln!(out, "|---|---|---|---|---|---|---|")?;
+    writeln!(out, "|---|---|---|---|---|---|---|---|")?;
     for bite in bites {
         let found: Vec<String> = bite.caught.iter().map(|(check, count)| format!("{check} {count}")).collect();
         let way = bite.way.unwrap_or("**nothing: MISSED**");
-        let (fault, changed, caught_in) = (bite.fault, bite.changed, bite.caught_in);
+        let Bite { fault, changed, caught_in, elsewhere, .. } = bite;
         writeln!(
             out,
-            "| `{fault}` | {} | {way} | {changed} | {caught_in} | {} | {} |",
+            "| `{fault}` | {} | {way} | {changed} | {} | {caught_in} | {elsewhere} | {} |",
             fault.description(),
             fault.check(),
             found.join(", ")
