@@ -6,7 +6,7 @@ mod recorded;
 
 use std::process::Command;
 
-use recorded::{Recorded, record_these, replay_file, write};
+use recorded::{Recorded, record_requests, replay_file, write};
 use serde_json::{Value, json};
 use stepscope::arith::Isa;
 use stepscope::capture::Record;
@@ -49,7 +49,13 @@ fn requests(model: &Model) -> Vec<Value> {
 }
 
 fn recorded() -> Recorded {
-    record_these(SyntheticModel::llama(51), "max-batch = 3\ngrammar-whitespace = 'none'\n", requests)
+    record_requests(
+        SyntheticModel::llama(51),
+        "max-batch = 3\ngrammar-whitespace = 'none'\n",
+        512,
+        |_| Vec::new(),
+        requests,
+    )
 }
 
 fn remarks(recorded: &Recorded, records: &[Record]) -> Vec<(String, String)> {

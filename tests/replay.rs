@@ -75,19 +75,17 @@ fn a_call_is_judged_whatever_ends_it() {
         body
     };
     let completions = |recorded: &Recorded| -> Vec<Completion> {
-        recorded
-            .records
-            .iter()
-            .filter_map(|record| match record {
-                Record::Request(RequestRecord::Finished(completion)) => Some(completion.clone()),
-                _ => None,
-            })
-            .collect()
+        let requests = recorded.records.iter().filter_map(request);
+        let finished = requests.filter_map(|request| match request {
+            RequestRecord::Finished(completion) => Some(completion.clone()),
+            _ => None,
+        });
+        finished.collect()
     };
     let whole = record_bodies(SyntheticModel::llama(9), settings, 256, &[body(json!({"max_tokens": 100}))]);
     let length = completions(&whole)[0].emitted_tokens;
-    let prompt = whole.records.iter().find_map(|record| match record {
-        Record::Request(RequestRecord::Admitted(admission)) => Some(admission.prompt_tokens.len()),
+    let prompt = whole.records.iter().filter_map(request).find_map(|request| match request {
+        RequestRecord::Admitted(admission) => Some(admission.prompt_tokens.len()),
         _ => None,
     });
     let end = whole.model.tokenizer.end_tokens()[0].0;
@@ -114,12 +112,20 @@ fn a_call_is_judged_whatever_ends_it() {
         assert_eq!(commit.reasons.len(), usize::from(!is_whole), "{more}: {}", render::text(&report));
         let changed = changed(&recorded, |records| {
             for record in records {
-                if let Record::Request(RequestRecord::Finished(completion)) = record {
+                let Record::Request(request) = record else { continue };
+                if let RequestRecord::Finished(completion) = request.as_mut() {
                     completion.tool_calls = Some(r#"[{"name":"look","arguments":"{1}"}]"#.to_owned());
                 }
             }
         });
         assert!(changed.checks[&CheckName::Commit].findings > 0, "{more}");
+    }
+}
+
+fn request(record: &Record) -> Option<&RequestRecord> {
+    match record {
+        Record::Request(request) => Some(request),
+        _ => None,
     }
 }
 

@@ -57,11 +57,6 @@ pub fn record_constrained(synthetic: SyntheticModel, settings: &str) -> Recorded
     record_requests(synthetic, settings, 4 * CONTEXT_LENGTH, |_| Vec::new(), constrained_requests)
 }
 
-/// Records these requests with a model.
-pub fn record_these(synthetic: SyntheticModel, settings: &str, requests: impl Fn(&Model) -> Vec<Value>) -> Recorded {
-    record_requests(synthetic, settings, 4 * CONTEXT_LENGTH, |_| Vec::new(), requests)
-}
-
 /// Records these bodies of chat completions, with the question added.
 pub fn record_bodies(synthetic: SyntheticModel, settings: &str, context_length: usize, bodies: &[Value]) -> Recorded {
     let lines = |_: &Model| bodies.iter().cloned().enumerate().map(question).collect();
