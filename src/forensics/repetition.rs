@@ -66,7 +66,8 @@ pub struct Fingerprint([u8; 32]);
 impl Fingerprint {
     /// That of an answer which should hardly ever come twice: it was drawn freely, with a seed that was left to the engine.
     pub fn of_free_draw(admission: &Admission, answer: &[u32]) -> Option<Self> {
-        if answer.len() < SHORT || !draws_unseeded(admission) {
+        // A prompt that was left out of the capture may be any.
+        if answer.len() < SHORT || admission.prompt_tokens.is_empty() || !draws_unseeded(admission) {
             return None;
         }
         let mut hasher = blake3::Hasher::new();
@@ -178,5 +179,7 @@ mod tests {
             assert_eq!(Fingerprint::of_free_draw(&admission(fields), &answer), None, "{fields:?}");
         }
         assert_eq!(Fingerprint::of_free_draw(&admission(&[temperature, seed]), &answer[..7]), None);
+        let left_out = Admission { prompt_tokens: Vec::new(), ..admission(&[temperature, seed]) };
+        assert_eq!(Fingerprint::of_free_draw(&left_out, &answer), None);
     }
 }

@@ -3,6 +3,8 @@
 //! Each sign has the shape of a fault that serving engines have had. Some are faults by themselves wherever they stand
 //! ([`Sign::is_finding`]); the others are conditions that go with faults, and are legal.
 
+use serde_json::Value;
+
 use crate::capture::records::{
     Admission, MaskRecord, ParamSource, ResolvedField, RowRecord, SketchRecord, StepRecord, StopReason, VerdictReason,
 };
@@ -27,10 +29,10 @@ impl SamplingRules {
     pub fn of(admission: &Admission) -> Option<Self> {
         let fields = admission.params.as_ref()?;
         let field = |name: &str| fields.iter().find(|field| field.name == name);
-        let value = |name: &str| serde_json::from_str::<serde_json::Value>(&field(name)?.value).ok();
+        let value = |name: &str| serde_json::from_str::<Value>(&field(name)?.value).ok();
         let number = |name: &str| value(name)?.as_f64().map(|number| number as f32);
         let is = |name: &str, neutral: f32| number(name).is_some_and(|number| number == neutral);
-        let is_empty = |value: serde_json::Value| value.as_object().is_some_and(serde_json::Map::is_empty);
+        let is_empty = |value: Value| value.as_object().is_some_and(serde_json::Map::is_empty);
         let is_neutral = is("repetition_penalty", 1.0)
             && is("presence_penalty", 0.0)
             && is("frequency_penalty", 0.0)
@@ -50,10 +52,16 @@ impl SamplingRules {
 /// Parameters of other engines that take tokens away, unless they are absent, null or empty.
 pub const TOKEN_LISTS: [&str; 2] = ["bad_words", "allowed_token_ids"];
 
-/// Whether one of [`TOKEN_LISTS`] takes tokens away.
+/// Whether one of [`TOKEN_LISTS`] takes tokens away; a value that cannot be read may.
 pub fn takes_tokens_away(fields: &[ResolvedField]) -> bool {
     let mut lists = fields.iter().filter(|field| TOKEN_LISTS.contains(&field.name.as_str()));
-    lists.any(|field| !matches!(field.value.as_str(), "null" | "[]"))
+    lists.any(|field| match serde_json::from_str(&field.value) {
+        Ok(Value::Null) => false,
+        Ok(Value::Array(tokens)) => !tokens.is_empty(),
+        Ok(Value::String(text)) => !text.is_empty(),
+        Ok(_) => true,
+        Err(_) => !field.value.trim().is_empty(),
+    })
 }
 
 /// A step with what came before it.

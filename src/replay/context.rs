@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 use serde_json::Value;
 
 use super::batches::Batches;
+use super::checks::seeds::ForeignDraws;
 use super::constraint::Trace;
 use super::draft_model::{self, Proposed};
 use super::forward::PlainModel;
@@ -36,8 +37,8 @@ pub(super) struct Context<'a> {
     pub(super) failures: HashMap<(u64, u32, u64), Vec<(u64, String)>>,
     /// Steps of which events say that the grammar library failed, likewise.
     pub(super) grammar_failures: HashSet<(u64, u32, u64)>,
-    /// Draws of which events say that they did not come from the request's seed, likewise, with what they came from.
-    pub(super) foreign_draws: HashMap<(u64, u32, u64), String>,
+    /// Draws of which events say that they did not come from the request's seed.
+    pub(super) foreign_draws: ForeignDraws<'a>,
     pub(super) checks: &'a [CheckName],
 }
 
@@ -60,6 +61,11 @@ impl<'a> Context<'a> {
     /// Whether it follows the rules of vLLM.
     pub(super) fn is_like_vllm(&self) -> bool {
         self.recording.header().sampler_semantics == "vllm"
+    }
+
+    /// Whether the recorder left a field out, or put something else in its place.
+    pub(super) fn is_redacted(&self, field: &str) -> bool {
+        self.recording.header().redactions.iter().any(|redaction| redaction.field == field)
     }
 
     /// Number of logits in a row, as recorded; as loaded if the recorder did not say.
@@ -151,6 +157,9 @@ impl<'a> Sequence<'a> {
         let forced = context.most_drafts().filter(|_| forces).unwrap_or(0);
         let steps = self.recorded.steps.get(..self.joined).unwrap_or_default();
         self.grammar = context.grammars.trace(self.admission, steps, forced);
+        if self.grammar.is_none() && context.is_redacted("constraint") && self.recorded.steps.iter().any(has_grammar) {
+            self.grammar = Some(Err(Skip::not_recorded("grammars were left out of the capture")));
+        }
     }
 
     /// Runs the draft model again, where one drafted, for the checks that need its proposals.
@@ -215,6 +224,11 @@ impl<'a> Sequence<'a> {
     }
 }
 
+/// Whether a grammar was at work in the step.
+fn has_grammar(step: &StepRecord) -> bool {
+    step.grammar.is_some() || step.rows.iter().any(|row| row.scheduler_mask.is_some())
+}
+
 /// Where a subject of a whole request stands.
 pub(super) fn request_place(admission: &Admission) -> Place<'_> {
     Place { request: Some(admission.request), client_id: admission.client_id.as_deref(), ..Place::default() }
@@ -274,13 +288,6 @@ impl<'a> Row<'a> {
         let failed = matches!(self.step.stop, Some(StopReason::Failed(_)))
             && !sequence.context.grammar_failures.contains(&place);
         (self.index as usize) < self.step.emitted.len() + usize::from(failed)
-    }
-
-    /// What its token was drawn with, if an event says that it was not the request's seed.
-    pub(super) fn foreign_draw(&self) -> Option<&'a str> {
-        let sequence = self.sequence;
-        let place = (sequence.admission.request, sequence.recorded.choice, self.step.step);
-        sequence.context.foreign_draws.get(&place).map(String::as_str)
     }
 
     /// What it was sampled with.

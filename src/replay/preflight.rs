@@ -188,10 +188,9 @@ impl Preflight {
             }
             CheckName::Accept => (Level::Exact, "from drafts and tokens; odds as far as the row is exact".to_owned()),
             CheckName::Masks if model.is_none() => block(self, self.no_model()),
-            CheckName::Masks => match (&facts.text, &facts.grammar) {
-                (Ok(_), Ok(why)) => (Level::Exact, why.clone()),
-                (Err(why), Ok(_)) | (Ok(_), Err(why)) => block(self, Skip::missing(why.clone())),
-                (Err(text), Err(grammar)) => block(self, Skip::missing(format!("{text}; {grammar}"))),
+            CheckName::Masks => match &facts.grammar {
+                Ok(why) => (Level::Exact, why.clone()),
+                Err(why) => block(self, Skip::missing(why.clone())),
             },
             CheckName::AppliedMask => (Level::Exact, "from the recorded masks".to_owned()),
             CheckName::Commit if model.is_none() => {
@@ -320,20 +319,25 @@ fn compare(recorded: &[LabelledHash], here: &[Hash]) -> Comparison {
     Comparison::Same
 }
 
+/// What differs, and what to do about it.
+fn other_version(name: &str, recorded: &str, here: &str) -> String {
+    format!("recorded with `{name}` {recorded}, and this build has {here}: record with `{name}` {here} to check this")
+}
+
 /// Another version of the library that tokenizes may tokenize otherwise.
 fn other_tokenizer_version(header: &Header) -> Option<String> {
     let (name, version) = Tokenizer::COMPONENT;
     let recorded = header.components.iter().find(|component| component.name == name)?;
-    (recorded.version != version)
-        .then(|| format!("recorded with `{name}` {}, and this build has {version}", recorded.version))
+    (recorded.version != version).then(|| other_version(name, &recorded.version, version))
 }
 
 /// Masks are of the tokens, and where forced texts keep to the tokenizer's own tokens also of what it makes of a text.
 fn grammars(header: &Header, text: &Result<String, String>, same_vocabulary: bool) -> Result<String, String> {
     let tokenizes = recorded_grammar_library(header).is_none_or(|(backend, _)| backend.has_canonical_tokens());
-    match text {
-        Err(why) if tokenizes || !same_vocabulary => Err(why.clone()),
-        _ => same_grammar_library(header),
+    match (text, same_grammar_library(header)) {
+        (Err(text), Err(library)) if tokenizes || !same_vocabulary => Err(format!("{text}; {library}")),
+        (Err(text), Ok(_)) if tokenizes || !same_vocabulary => Err(text.clone()),
+        (_, library) => library,
     }
 }
 
@@ -345,7 +349,7 @@ fn same_grammar_library(header: &Header) -> Result<String, String> {
     let (name, version) = backend.component();
     match (backend.is_built(), recorded == version) {
         (true, true) => Ok(format!("both sides use `{name}` {version}")),
-        (true, false) => Err(format!("recorded with `{name}` {recorded}, and this build has {version}")),
+        (true, false) => Err(other_version(name, recorded, version)),
         (false, true) => Err(format!("recorded with `{name}` {version}, which this build lacks; {HOW_TO_BUILD}")),
         (false, false) => Err(format!(
             "recorded with `{name}` {recorded}, and this build lacks the library, of which {version} can be had"

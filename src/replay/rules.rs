@@ -69,9 +69,10 @@ impl Rules {
     /// # Errors
     /// If a field is absent or is not what its name asks for: unknown is never a default.
     pub fn read(fields: &[ResolvedField]) -> Result<Self, RulesError> {
+        let temperature = temperature(fields)?;
         let fields = Fields(fields);
         Ok(Self {
-            temperature: fields.float("temperature")?,
+            temperature,
             top_p: fields.float("top_p")?,
             min_p: fields.float("min_p")?,
             top_k: fields.optional("top_k", "a count or null", count)?,
@@ -90,6 +91,14 @@ impl Rules {
             takes_tokens_away: takes_tokens_away(fields.0),
         })
     }
+}
+
+/// The temperature, whatever is known of the other fields.
+///
+/// # Errors
+/// As [`Rules::read`].
+pub(super) fn temperature(fields: &[ResolvedField]) -> Result<f32, RulesError> {
+    Fields(fields).float("temperature")
 }
 
 /// Recorded fields by name.

@@ -5,8 +5,9 @@ use std::collections::{HashMap, HashSet};
 use rayon::prelude::*;
 
 use super::batches::Batches;
+use super::checks::seeds::ForeignDraws;
 use super::checks::{
-    accept, applied_mask, commit, drafts, forward, logits, masks, params, prompt, sampler, signs, termination,
+    accept, applied_mask, commit, drafts, forward, logits, masks, params, prompt, sampler, seeds, signs, termination,
     validity, whole,
 };
 use super::context::{Context, Masking, Row, Sequence, request_place};
@@ -72,7 +73,7 @@ pub fn replay(job: &Job<'_>) -> Result<Report, ReplayError> {
         grammars: Grammars::new(job.recording.header(), model, preflight.blocked.get(&CheckName::Masks).cloned()),
         failures: failures(job.recording.events()),
         grammar_failures: grammar_failures(job.recording.events()),
-        foreign_draws: foreign_draws(job.recording.events()),
+        foreign_draws: ForeignDraws::of(job.recording.events()),
         checks: job.checks,
     };
     let requests = job.recording.requests();
@@ -94,6 +95,7 @@ pub fn replay(job: &Job<'_>) -> Result<Report, ReplayError> {
         before
     };
     report.enter(CheckName::Commit, Place::default(), whole::check(&context));
+    seeds::check_strays(&context, &requests, &mut report);
     let all = requests.par_iter().map(replay_one).reduce(|| context.report(), merge);
     report.merge(all);
     remarks::enter_alike(job.name, &mut report);
@@ -136,12 +138,6 @@ fn grammar_failures(events: &[EventRecord]) -> HashSet<(u64, u32, u64)> {
     failures.filter_map(|event| Some((event.request?, event.choice?, event.step?))).collect()
 }
 
-/// Steps of which events say that tokens were drawn with something else than the request's seed.
-fn foreign_draws(events: &[EventRecord]) -> HashMap<(u64, u32, u64), String> {
-    let draws = events.iter().filter(|event| event.kind == "seed_not_used");
-    draws.filter_map(|event| Some(((event.request?, event.choice?, event.step?), event.message.clone()))).collect()
-}
-
 fn replay_request(context: &Context<'_>, request: u64) -> Report {
     let mut report = context.report();
     match context.recording.request(request) {
@@ -154,6 +150,7 @@ fn replay_request(context: &Context<'_>, request: u64) -> Report {
 /// A request of which there is nothing to check: refused, damaged, too large, or never admitted.
 fn enter_fault(context: &Context<'_>, request: u64, fault: RequestFault, report: &mut Report) {
     let place = Place { request: Some(request), ..Place::default() };
+    seeds::check_without(context, request, &fault, report);
     match fault {
         RequestFault::Refused => {}
         RequestFault::RefusedYetRan => {
@@ -200,6 +197,7 @@ fn check_request(context: &Context<'_>, request: &RecordedRequest, report: &mut 
         report.enter(CheckName::Commit, place, commit::check_request(context, request));
     }
     let is_failure = |stop: &Option<StopReason>| matches!(stop, Some(StopReason::Failed(_)));
+    seeds::check(context, request, report);
     let request_failed =
         request.sequences.iter().flat_map(|sequence| &sequence.steps).any(|step| is_failure(&step.stop));
     let mut prompt_memory = PromptMemory::default();

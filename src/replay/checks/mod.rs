@@ -10,6 +10,7 @@ pub(super) mod masks;
 pub(super) mod params;
 pub(super) mod prompt;
 pub(super) mod sampler;
+pub(super) mod seeds;
 pub(super) mod signs;
 pub(super) mod sketches;
 pub(super) mod termination;

@@ -18,12 +18,11 @@ pub(in crate::replay) fn check(row: &Row<'_>, recovered: &Recovered) -> Verdict 
         Ok(situation) => situation,
         Err(skip) => return Verdict::skipped(skip),
     };
-    if let (Some(message), Some(_), true) = (row.foreign_draw(), row.emitted(), situation.rules.temperature > 0.0) {
-        verdict.mismatch("random source", "the request's seed".to_owned(), message.to_owned());
-    }
-    if situation.rules.takes_tokens_away {
-        let names = TOKEN_LISTS.map(|name| format!("`{name}`")).join(" and ");
-        verdict.skip(Skip::not_recorded(format!("the lists of tokens that {names} name are not repeated here")));
+    if let Some(skip) = unknown_values(row, &situation) {
+        whatever_the_values(&mut verdict, row, &situation, skip);
+        if let Recovered::Whole(whole) = recovered {
+            told(&mut verdict, row, situation.rules, whole);
+        }
         return verdict;
     }
     let argmax = row.record.statistics.and_then(|statistics| statistics.argmax);
@@ -49,6 +48,29 @@ pub(in crate::replay) fn check(row: &Row<'_>, recovered: &Recovered) -> Verdict 
         Recovered::Wrong { .. } => greedy(&mut verdict, row, &situation, argmax),
     }
     verdict
+}
+
+/// Why it cannot be known what was sampled from, if it cannot.
+fn unknown_values(row: &Row<'_>, situation: &Situation<'_>) -> Option<Skip> {
+    let context = row.sequence.context;
+    if situation.rules.takes_tokens_away && !context.is_own() {
+        let names = TOKEN_LISTS.map(|name| format!("`{name}`")).join(" and ");
+        return Some(Skip::not_recorded(format!("the lists of tokens that {names} name are not repeated here")));
+    }
+    let needs_prompt = situation.rules.repetition_penalty != 1.0;
+    (needs_prompt && context.is_redacted("prompt_tokens"))
+        .then(|| Skip::not_recorded("`repetition_penalty` is of prompts, too, which were left out of the capture"))
+}
+
+/// What holds of a token whatever was sampled from: it is one that the mask allows.
+fn whatever_the_values(verdict: &mut Verdict, row: &Row<'_>, situation: &Situation<'_>, skip: Skip) {
+    if let (Some(mask), Some(emitted)) = (situation.mask, row.emitted()) {
+        if let Some(only) = only(mask) {
+            return verdict.equal("token", only, emitted);
+        }
+        verdict.holds(allows(mask, emitted), "token", "one that the mask allows", emitted);
+    }
+    verdict.skip(skip);
 }
 
 /// The draw is the token.
