@@ -59,8 +59,11 @@ fn masks_are_replayed_under_the_settings_that_were_recorded() {
              grammar-canonical = 'off'\n"
         );
         let report = replayed(&recorded::record_constrained(SyntheticModel::llama(9), &settings));
-        assert_complete(&report);
+        assert_clean(&report);
         assert!(report.checks[&CheckName::Masks].checked > 0, "{whitespace}");
+        // Where any amount may come, white space cuts the call short, which is told.
+        let reasons: usize = report.checks.values().map(|tally| tally.reasons.len()).sum();
+        assert_eq!(reasons, usize::from(whitespace == "any"), "{}", render::text(&report));
     }
 }
 
@@ -82,7 +85,7 @@ fn a_call_is_judged_whatever_ends_it() {
         });
         finished.collect()
     };
-    let whole = record_bodies(SyntheticModel::llama(9), settings, 256, &[body(json!({"max_tokens": 100}))]);
+    let whole = record_bodies(SyntheticModel::llama(9), settings, 400, &[body(json!({"max_tokens": 100}))]);
     let length = completions(&whole)[0].emitted_tokens;
     let prompt = whole.records.iter().filter_map(request).find_map(|request| match request {
         RequestRecord::Admitted(admission) => Some(admission.prompt_tokens.len()),
@@ -133,13 +136,15 @@ fn request(record: &Record) -> Option<&RequestRecord> {
 fn a_tool_format_that_is_not_known_is_skipped_and_not_guessed() {
     let bodies =
         [json!({"temperature": 0, "max_tokens": 80, "tools": [{"type": "function", "function": {"name": "look"}}]})];
-    let recorded = record_bodies(SyntheticModel::llama(9), USUAL, 256, &bodies);
+    let recorded = record_bodies(SyntheticModel::llama(9), USUAL, 400, &bodies);
     assert_clean(&replayed(&recorded));
     let with_format = |value: &str| {
         changed(&recorded, |records| {
-            let Some(Record::Header(header)) = records.first_mut() else { panic!("a header") };
-            let setting = header.configuration.iter_mut().find(|setting| setting.name == "tool-format").unwrap();
-            setting.value = value.to_owned();
+            for record in records {
+                let Record::Header(header) = record else { continue };
+                let setting = header.configuration.iter_mut().find(|setting| setting.name == "tool-format").unwrap();
+                setting.value = value.to_owned();
+            }
         })
     };
     assert_clean(&with_format("null"));
