@@ -267,7 +267,7 @@ fn every_flag_can_stand_in_the_config_file() {
          context-length = 300\nkv-type = 'f16'\nkv-pages = 40\nthreads = 1\nbackend = 'cpu'\nisa = 'scalar'\ntier = 'topk'\n\
          top-k-rows = 5\noverflow = 'block'\ndrafter = 'ngram'\ndrafts = 3\nscheduling = 'async'\n\
          verify-rule = 'rejection'\nreasoning-end = '</tool_call>'\ngrammar-backend = 'llguidance'\n\
-         grammar-whitespace = 'single'\ngrammar-canonical = 'off'\n\
+         grammar-whitespace = 'single'\ngrammar-canonical = 'off'\nsketches = 'on'\n\
          tool-format = 'json'\njson = true\n[sampling]\nmin_p = 0.1\n"
     );
     fs::write(&config, text).unwrap();

@@ -10,7 +10,7 @@ use recorded::{
 };
 use serde_json::{Value, json};
 use stepscope::arith::{Isa, WeightFormat, scalar};
-use stepscope::capture::records::{Completion, RequestRecord, StepRecord, StopReason};
+use stepscope::capture::records::{Admission, Completion, RequestRecord, StepRecord, StopReason};
 use stepscope::capture::{Record, row};
 use stepscope::model::synthetic::SyntheticModel;
 use stepscope::replay::{CheckName, Level, Report, render};
@@ -64,6 +64,73 @@ fn masks_are_replayed_under_the_settings_that_were_recorded() {
         // Where any amount may come, white space cuts the call short, which is told.
         let reasons: usize = report.checks.values().map(|tally| tally.reasons.len()).sum();
         assert_eq!(reasons, usize::from(whitespace == "any"), "{}", render::text(&report));
+    }
+}
+
+/// Captures of recorders that knew no EBNF name every grammar `lark`.
+#[test]
+fn a_grammar_in_ebnf_may_be_recorded_as_lark() {
+    let recorded = recorded::record_constrained(SyntheticModel::llama(9), USUAL);
+    let with_kind = |kind: &str| {
+        changed(&recorded, |records| {
+            let requests = records.iter_mut().filter_map(|record| match record {
+                Record::Request(request) => Some(request.as_mut()),
+                _ => None,
+            });
+            let mut admissions = requests.filter_map(|request| match request {
+                RequestRecord::Admitted(admission) => Some(admission),
+                _ => None,
+            });
+            let is_lark = |admission: &&mut Admission| {
+                admission.constraint.as_ref().is_some_and(|constraint| constraint.kind == "lark")
+                    && admission.body.as_ref().is_some_and(|body| body.contains("structured_outputs"))
+            };
+            let admission = admissions.find(is_lark).unwrap();
+            let mut body: Value = serde_json::from_str(admission.body.as_ref().unwrap()).unwrap();
+            let source = "root ::= \"a\"";
+            body["structured_outputs"]["grammar"] = source.into();
+            admission.body = Some(body.to_string());
+            let constraint = admission.constraint.as_mut().unwrap();
+            (constraint.kind, constraint.source) = (kind.to_owned(), source.to_owned());
+        })
+    };
+    let is_found = |report: &Report| report.findings.iter().any(|finding| finding.check == CheckName::Params);
+    for (kind, is_wrong) in [("lark", false), ("ebnf", false), ("regex", true)] {
+        assert_eq!(is_found(&with_kind(kind)), is_wrong, "{kind}");
+    }
+}
+
+#[test]
+fn masks_of_another_library_or_version_are_skipped_and_the_reason_names_both() {
+    let recorded = recorded::record_constrained(SyntheticModel::llama(9), USUAL);
+    let is_built = cfg!(feature = "xgrammar");
+    let cases = [
+        ("llguidance", "1.0.0", "recorded with `llguidance` 1.0.0, and this build has 1.9.1"),
+        ("xgrammar", "0.2.8", "recorded with `xgrammar` 0.2.8, which this build lacks; build it with `make xgrammar`"),
+        match is_built {
+            true => ("xgrammar", "0.1.9", "recorded with `xgrammar` 0.1.9, and this build has 0.2.8"),
+            false => (
+                "xgrammar",
+                "0.1.9",
+                "recorded with `xgrammar` 0.1.9, and this build lacks the library, of which 0.2.8",
+            ),
+        },
+    ];
+    for (name, version, reason) in cases.into_iter().filter(|(_, version, _)| !(is_built && *version == "0.2.8")) {
+        let mut records = recorded.records.clone();
+        for record in &mut records {
+            if let Record::Header(header) = record {
+                let library = header.components.iter_mut().find(|component| component.name == "llguidance").unwrap();
+                (library.name, library.version) = (name.to_owned(), version.to_owned());
+            }
+        }
+        let path = |name: &str| recorded.folder.path().join(name).display().to_string();
+        write(&records, &recorded.folder.path().join("other.mcap"));
+        let arguments = ["replay", &path("other.mcap"), "--model", &path("model.gguf"), "--check", "masks"];
+        let (status, output, errors) = stepscope(&arguments, recorded.folder.path());
+        assert_eq!(status, Some(3), "{name} {version}: {output}{errors}");
+        let output = output.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(output.contains(reason), "{name} {version}: {output}");
     }
 }
 

@@ -20,6 +20,9 @@ pub struct PlainModel<'a> {
     kv_type: KvType,
 }
 
+/// What is told of operations: the layer, if there is one, the name, and the output.
+pub type Listener<'a> = dyn FnMut(Option<usize>, &'static str, &[f32]) + 'a;
+
 /// Why a token cannot be fed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FeedError {
@@ -68,8 +71,7 @@ impl<'a> PlainModel<'a> {
         self.feed_and_tell(memory, token, &mut |_, _, _| {})
     }
 
-    /// As [`Self::feed`]; `tell` is told what each operation that captures sketch gives: its layer, if it is of one, its name
-    /// and its output.
+    /// As [`Self::feed`]; `tell` is told what each operation that captures sketch gives.
     ///
     /// # Errors
     /// Likewise.
@@ -77,7 +79,7 @@ impl<'a> PlainModel<'a> {
         &self,
         memory: &mut Memory,
         token: u32,
-        tell: &mut dyn FnMut(Option<usize>, &'static str, &[f32]),
+        tell: &mut Listener<'_>,
     ) -> Result<Vec<f32>, FeedError> {
         let Model { config, weights, .. } = self.model;
         let (vocabulary_size, context_length) = (config.vocabulary_size, config.context_length);
