@@ -10,7 +10,7 @@ use recorded::{Recorded, record_requests, replay_file, write};
 use serde_json::{Value, json};
 use stepscope::arith::Isa;
 use stepscope::capture::Record;
-use stepscope::capture::records::StepRecord;
+use stepscope::capture::records::{RequestRecord, StepRecord};
 use stepscope::model::Model;
 use stepscope::model::synthetic::SyntheticModel;
 
@@ -88,6 +88,24 @@ fn what_is_odd_is_told_and_nothing_else() {
     assert_eq!(found[..2], own);
     let words = "drew the very 12 tokens of request 3, choice 0, after the same prompt, and no client gave a seed";
     assert_eq!(found[2..], [("drawn-2".to_owned(), words.to_owned())]);
+}
+
+#[test]
+fn a_remark_quotes_no_more_of_a_capture_than_can_be_read() {
+    let recorded = recorded();
+    let mut records = recorded.records.clone();
+    for record in &mut records {
+        let Record::Request(request) = record else { continue };
+        if let RequestRecord::Finished(completion) = request.as_mut() {
+            let call = json!({"name": "look", "arguments": "x".repeat(1 << 20)});
+            completion.tool_calls = Some(json!([call, call]).to_string());
+        }
+    }
+    let found = remarks(&recorded, &records);
+    assert!(found.len() > 5, "{}", found.len());
+    for (_, words) in found {
+        assert!(words.len() < 1_000, "{} bytes", words.len());
+    }
 }
 
 #[test]

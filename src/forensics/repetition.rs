@@ -1,5 +1,7 @@
 //! Answers that repeat themselves, each other, or what was said before.
 
+use std::collections::HashSet;
+
 use serde_json::Value;
 
 use crate::capture::records::{Admission, ParamSource};
@@ -28,7 +30,7 @@ pub fn times(tokens: &[u32], period: usize) -> usize {
 }
 
 /// A call of a tool: its name and its arguments.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Call {
     /// The tool.
     pub name: String,
@@ -48,12 +50,9 @@ impl Call {
 }
 
 /// The first call that was made before: by the answer itself, or by the assistant's last turn in the conversation.
-pub fn call_again<'a>(last_turn: &[Call], answer: &'a [Call]) -> Option<&'a Call> {
-    answer
-        .iter()
-        .enumerate()
-        .find(|(index, call)| last_turn.contains(call) || answer[..*index].contains(call))
-        .map(|(_, call)| call)
+pub fn call_again<'a>(last_turn: &'a [Call], answer: &'a [Call]) -> Option<&'a Call> {
+    let mut made: HashSet<&Call> = last_turn.iter().collect();
+    answer.iter().find(|call| !made.insert(call))
 }
 
 /// Tokens below which two answers may be the same by chance.
@@ -135,24 +134,8 @@ mod tests {
             value: value.to_owned(),
             source,
         };
-        Admission {
-            request: 1,
-            client_id: None,
-            time_ns: 0,
-            endpoint: None,
-            body: None,
-            prompt_text: None,
-            add_special_tokens: None,
-            prompt_tokens: vec![1, 2],
-            params: Some(fields.iter().map(field).collect()),
-            owner: None,
-            choices: 1,
-            server_overrides: None,
-            generation_config: None,
-            warnings: Vec::new(),
-            constraint: None,
-            tool_format: None,
-        }
+        let bare = json!({"request": "1", "time_ns": "0", "prompt_tokens": [1, 2], "choices": 1});
+        Admission { params: Some(fields.iter().map(field).collect()), ..serde_json::from_value(bare).unwrap() }
     }
 
     #[test]

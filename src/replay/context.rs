@@ -19,7 +19,9 @@ use super::report::{Place, Report};
 use super::rules::{Rules, RulesError};
 use super::sampler::Situation;
 use super::verdict::{CheckName, Skip};
-use crate::capture::records::{Admission, MOST_DRAFTS, MaskRecord, ModelIdentity, RowRecord, StepRecord, StopReason};
+use crate::capture::records::{
+    Admission, LossRecord, MOST_DRAFTS, MaskRecord, ModelIdentity, RowRecord, StepRecord, StopReason,
+};
 use crate::model::Model;
 
 /// One capture under replay.
@@ -61,6 +63,13 @@ impl<'a> Context<'a> {
     /// Whether it follows the rules of vLLM.
     pub(super) fn is_like_vllm(&self) -> bool {
         self.recording.header().sampler_semantics == "vllm"
+    }
+
+    /// The first loss of a channel that covers a step.
+    pub(super) fn loss(&self, channel: &str, step: u64) -> Option<&'a LossRecord> {
+        let covers = |&(first, last): &(u64, u64)| (first..=last).contains(&step);
+        let mut losses = self.recording.losses().iter().filter(|loss| loss.channel == channel);
+        losses.find(|loss| loss.steps.as_ref().is_none_or(covers))
     }
 
     /// Whether the recorder left a field out, or put something else in its place.

@@ -71,14 +71,7 @@ pub(super) fn recover(row: &Row<'_>) -> Recovered {
 /// A row whose payload is not there: excused by a loss record, by damage, or not at all.
 fn absent(row: &Row<'_>) -> Recovered {
     let context = row.sequence.context;
-    let step = row.step.step;
-    let covers = |&(first, last): &(u64, u64)| (first..=last).contains(&step);
-    let loss = context
-        .recording
-        .losses()
-        .iter()
-        .find(|loss| loss.channel == "logits" && loss.steps.as_ref().is_none_or(covers));
-    if let Some(loss) = loss {
+    if let Some(loss) = context.loss("logits", row.step.step) {
         return Recovered::Lost(Skip::missing(format!("the recorder dropped the row: {}", loss.reason)));
     }
     if context.gaps.records {

@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::context::Sequence;
 use super::report::Report;
+use super::verdict::quoted;
 use crate::forensics::repetition::{self, Call, Fingerprint};
 
 /// Remarks that a report keeps; the rest are counted.
@@ -44,9 +45,9 @@ pub(super) fn enter(sequence: &Sequence<'_>, report: &mut Report) {
         report.remark(Remark {
             capture: sequence.context.name.to_owned(),
             request: admission.request,
-            client_id: admission.client_id.clone(),
+            client_id: admission.client_id.clone().map(quoted),
             choice: recorded.choice,
-            words,
+            words: quoted(words),
         });
     };
     if let Some(period) = repetition::period(&tokens) {
@@ -62,7 +63,7 @@ pub(super) fn enter(sequence: &Sequence<'_>, report: &mut Report) {
         report.free_draws.push(FreeDraw {
             fingerprint,
             request: admission.request,
-            client_id: admission.client_id.clone(),
+            client_id: admission.client_id.clone().map(quoted),
             choice: recorded.choice,
             tokens: tokens.len(),
         });

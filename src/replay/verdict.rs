@@ -153,7 +153,7 @@ const MISMATCHES_KEPT: usize = 1_000;
 const QUOTED: usize = 1_000;
 
 /// `text`, or its beginning with its length.
-fn quoted(text: String) -> String {
+pub(super) fn quoted(text: String) -> String {
     if text.len() <= QUOTED {
         return text;
     }

@@ -133,14 +133,18 @@ impl<'a> Execution<'a> {
 
 /// Bit equality, any NaN equal to any other.
 fn same(a: &ActivationRow, b: &ActivationRow) -> bool {
-    let bits = |x: &[f32], y: &[f32]| x.len() == y.len() && x.iter().zip(y).all(|(x, y)| same_float(*x, *y));
     match (a, b) {
         (ActivationRow::Quantized(a), ActivationRow::Quantized(b)) => {
-            a.values == b.values && bits(&a.scales, &b.scales)
+            a.values == b.values && same_floats(&a.scales, &b.scales)
         }
-        (ActivationRow::Float(a), ActivationRow::Float(b)) => bits(a, b),
+        (ActivationRow::Float(a), ActivationRow::Float(b)) => same_floats(a, b),
         _ => false,
     }
+}
+
+/// Likewise, of values.
+pub(super) fn same_floats(x: &[f32], y: &[f32]) -> bool {
+    x.len() == y.len() && x.iter().zip(y).all(|(x, y)| same_float(*x, *y))
 }
 
 fn same_float(x: f32, y: f32) -> bool {

@@ -3,6 +3,7 @@
 
 use std::fmt;
 
+use super::forward::same_floats;
 use crate::arith::Sketch;
 use crate::capture::records::SketchRecord;
 use crate::replay::context::Row;
@@ -62,9 +63,7 @@ pub(super) fn compare(verdict: &mut Verdict, row: &Row<'_>, passage: &[Passage],
 /// Why sketches may be missing.
 fn excuse(row: &Row<'_>) -> Option<Skip> {
     let context = row.sequence.context;
-    let covers = |&(first, last): &(u64, u64)| (first..=last).contains(&row.step.step);
-    let mut losses = context.recording.losses().iter().filter(|loss| loss.channel == "sketch");
-    if let Some(loss) = losses.find(|loss| loss.steps.as_ref().is_none_or(covers)) {
+    if let Some(loss) = context.loss("sketch", row.step.step) {
         return Some(Skip::missing(format!("the recorder dropped the row's sketches: {}", loss.reason)));
     }
     context.gaps.records.then(|| Skip::missing("the row's sketches are not in the capture, which lacks records"))
@@ -81,11 +80,8 @@ fn values(sketch: &Sketch) -> Vec<f32> {
     [&[sketch.magnitude], &sketch.projections[..]].concat()
 }
 
-/// Bit equality, any NaN equal to any other.
 fn same(sketch: &Sketch, recorded: &[f32]) -> bool {
-    let values = values(sketch);
-    let same = |(a, b): (&f32, &f32)| a.to_bits() == b.to_bits() || a.is_nan() && b.is_nan();
-    values.len() == recorded.len() && values.iter().zip(recorded).all(same)
+    same_floats(&values(sketch), recorded)
 }
 
 /// The values of a sketch, as far as a recording may be believed to have some.
