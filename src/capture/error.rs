@@ -64,14 +64,14 @@ pub enum CaptureError {
         /// What is wrong with it.
         what: String,
     },
-    /// A chunk holds other messages than its indexes say, so that one which was not read may hold records.
+    /// A chunk holds other messages than its header or its indexes say, so that one which was not read may hold records.
     #[error("{}: byte {offset}: {what}; `stepscope recover` reads the chunk itself", path.display())]
     WrongIndex {
         /// The file.
         path: PathBuf,
         /// Where the chunk begins in the file.
         offset: u64,
-        /// What is wrong with its indexes.
+        /// What is wrong with its header or its indexes.
         what: String,
     },
     /// A message cannot be decoded.

@@ -102,6 +102,11 @@ impl Issues {
         self.total
     }
 
+    /// How many are not kept in words.
+    pub fn untold(&self) -> u64 {
+        self.total.saturating_sub(self.kept.len() as u64)
+    }
+
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.total == 0

@@ -3,7 +3,7 @@
 use super::budget::{self, Budget, Memory};
 use super::recording::{RecordedRequest, Recording, RequestFault, RowId};
 use crate::capture::records::{EventRecord, Header, LogitsPayload, LossRecord, MaskRecord, SketchRecord, StepRecord};
-use crate::capture::{CaptureError, CaptureReader, IssueKind, RequestRecords};
+use crate::capture::{CaptureError, CaptureReader, IssueKind, Issues, RequestRecords};
 use crate::types::{ChoiceIndex, RequestId, SequenceId, StepId};
 
 /// An open capture with what replay asks for again and again.
@@ -14,13 +14,16 @@ pub struct CaptureRecording {
     losses: Vec<LossRecord>,
     events: Vec<EventRecord>,
     records: u64,
-    /// Losses and events that could not be had, in words.
+    /// What is damaged where opening does not look.
+    damage: Issues,
+    /// What could not be had, in words.
     unread: Vec<String>,
     request_budget: usize,
 }
 
 impl CaptureRecording {
-    /// Reads the loss and event records of `reader`, and counts its records. What cannot be read is damage.
+    /// Reads the loss and event records of `reader`, counts its records, and looks for damage in all of the file: a payload
+    /// that is not found must be known to be absent. What cannot be read is damage.
     pub fn new(reader: CaptureReader) -> Self {
         Self::with_budgets(reader, budget::NOTES, budget::REQUEST)
     }
@@ -31,6 +34,13 @@ impl CaptureRecording {
         let mut unread = Vec::new();
         let losses = read_up_to(notes, reader.losses(), "loss records", &mut unread);
         let events = read_up_to(notes, reader.events(), "events", &mut unread);
+        let damage = match reader.survey() {
+            Ok(survey) => survey.damage,
+            Err(error) => {
+                unread.push(in_words(&error));
+                Issues::default()
+            }
+        };
         let sequences: Vec<SequenceId> = reader.sequences().collect();
         let mut records = sequences.iter().map(|sequence| reader.step_count(*sequence)).sum::<usize>();
         for request in reader.requests() {
@@ -38,7 +48,7 @@ impl CaptureRecording {
                 records += usize::from(admission.is_some()) + usize::from(refusal.is_some()) + completions.len();
             }
         }
-        Self { reader, sequences, losses, events, records: records as u64, unread, request_budget: request }
+        Self { reader, sequences, losses, events, records: records as u64, damage, unread, request_budget: request }
     }
 
     fn sequence(request: u64, choice: u32) -> SequenceId {
@@ -159,9 +169,9 @@ impl Recording for CaptureRecording {
 
     fn damage(&self) -> Vec<String> {
         let mut damage = self.issues(|kind| kind != IssueKind::Duplicate && kind != IssueKind::Contradiction);
+        damage.extend(self.damage.iter().map(ToString::to_string));
         damage.extend(self.unread.iter().cloned());
-        let issues = self.reader.issues();
-        let untold = issues.total().saturating_sub(issues.iter().count() as u64);
+        let untold = self.reader.issues().untold() + self.damage.untold();
         if untold > 0 {
             damage.push(format!("{untold} more issues, not told one by one"));
         }

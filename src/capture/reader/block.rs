@@ -144,7 +144,7 @@ impl Block {
         self.payload_keys.get_or_init(|| PayloadKeys::new(self, channels, version)).get(topic, key)
     }
 
-    /// How its message indexes disagree with it, by `compare`, which runs once.
+    /// How its header or its message indexes disagree with it, by `compare`, which runs once.
     pub(super) fn wrong_index(&self, compare: impl FnOnce() -> Option<String>) -> Option<&str> {
         self.wrong_index.get_or_init(compare).as_deref()
     }

@@ -188,16 +188,23 @@ fn holds_only_payloads(layout: &Layout, segment: u32) -> bool {
     counts.is_some_and(|counts| counts.iter().all(|(channel, _)| layout.channels.is_payload(*channel)))
 }
 
-/// How a chunk's message indexes, if it has any, disagree with the messages it holds.
+/// How a chunk's header and its message indexes, if it has any, disagree with the messages it holds.
 pub(super) fn wrong_index<'a>(layout: &Layout, segment: u32, block: &'a Block) -> Option<&'a str> {
-    block.wrong_index(|| compare_index(layout, segment, block))
+    block.wrong_index(|| {
+        let segment = layout.segments.get(segment as usize).filter(|_| block.broken.is_none())?;
+        compare_times(segment, block).or_else(|| compare_counts(layout, segment, block))
+    })
 }
 
-fn compare_index(layout: &Layout, segment: u32, block: &Block) -> Option<String> {
-    if block.broken.is_some() {
-        return None;
-    }
-    let indexed = layout.segments.get(segment as usize)?.counts.as_ref()?;
+fn compare_times(segment: &Segment, block: &Block) -> Option<String> {
+    let (first, last) = segment.chunk.as_ref()?.log_times;
+    let times = block.slots.iter().map(|slot| slot.header.log_time);
+    let outside = times.into_iter().find(|time| !(first..=last).contains(time))?;
+    Some(format!("the chunk's header says that its messages are of times {first} to {last}, one is of {outside}"))
+}
+
+fn compare_counts(layout: &Layout, segment: &Segment, block: &Block) -> Option<String> {
+    let indexed = segment.counts.as_ref()?;
     let mut counts: BTreeMap<u16, (u64, u64)> = BTreeMap::new();
     for (channel, count) in indexed {
         let said = &mut counts.entry(*channel).or_default().0;

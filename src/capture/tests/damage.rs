@@ -7,6 +7,8 @@ use crate::capture::{CaptureReader, verify};
 
 /// Steps of each of two requests.
 const STEPS: u64 = 12;
+/// Bytes of an MCAP record's opcode and length.
+const PREFIX: usize = 1 + 8;
 /// Step records in all.
 const RECORDS: usize = 2 * STEPS as usize;
 
@@ -98,6 +100,25 @@ fn a_flipped_byte_costs_one_chunk_and_is_noticed() {
             assert!(steps.len() >= RECORDS - largest_chunk(&bytes), "byte {at}: only {} steps are left", steps.len());
         } else {
             assert_eq!(steps.len(), RECORDS, "byte {at} is in no chunk");
+        }
+    }
+}
+
+#[test]
+fn a_chunk_whose_header_gives_other_times_is_named() {
+    let (_directory, path, bytes, chunks) = sample();
+    for (start, _) in chunks {
+        // After the record's prefix: the time of its earliest message, and that of its latest.
+        for (place, time) in [(start + PREFIX, u64::MAX), (start + PREFIX + 8, 0)] {
+            let mut damaged = bytes.clone();
+            damaged[place..place + 8].copy_from_slice(&time.to_le_bytes());
+            std::fs::write(&path, &damaged).unwrap();
+            let found = verify(&CaptureReader::open(&path).unwrap()).unwrap();
+            let is_named = found
+                .findings
+                .iter()
+                .any(|words| words.contains("the chunk's header says") && words.contains(&start.to_string()));
+            assert!(is_named, "byte {place}: {:?}", found.findings);
         }
     }
 }
