@@ -167,8 +167,8 @@ fn runs_the_engines_tools(path: &str) -> bool {
 #[test]
 fn replay_reads_and_tells_tools_by_itself() {
     // One file compares a grammar's source with the code that writes it, and says so; tests compare the two sides.
-    let other =
-        |path: &str| path.starts_with("replay/") && path != "replay/tools/shared.rs" && !path.ends_with("tests.rs");
+    let reads = |path: &str| path.starts_with("replay/") || path.starts_with("forensics/");
+    let other = |path: &str| reads(path) && path != "replay/tools/shared.rs" && !path.ends_with("tests.rs");
     let found = [imports(runs_the_engines_tools, other), lines(|line| line.contains(".callable("), other)].concat();
     assert!(found.is_empty(), "replay must not run the engine's code for tools:\n{}", found.join("\n"));
     let users = imports(|path| path.starts_with("replay::tools::shared::"), |path| path.starts_with("replay/"));
@@ -176,10 +176,14 @@ fn replay_reads_and_tells_tools_by_itself() {
 }
 
 #[test]
-fn the_engine_uses_nothing_of_replay() {
+fn the_engine_uses_nothing_of_replay_or_forensics() {
     let found = imports(
-        |path| is_in(path, "replay"),
-        |path| ["engine/", "backend/", "arith/", "model/", "params/"].iter().any(|folder| path.starts_with(folder)),
+        |path| is_in(path, "replay") || is_in(path, "forensics"),
+        |path| {
+            ["engine/", "backend/", "arith/", "model/", "params/", "tools/"]
+                .iter()
+                .any(|folder| path.starts_with(folder))
+        },
     );
     assert!(found.is_empty(), "the checked must not depend on the checker:\n{}", found.join("\n"));
 }

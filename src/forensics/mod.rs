@@ -1,4 +1,5 @@
 //! From symptoms to causes: what can be read off the records of a step, and off those of a whole answer.
 
+pub mod outcome;
 pub mod repetition;
 pub mod signs;

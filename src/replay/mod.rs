@@ -27,7 +27,7 @@ mod report;
 mod rules;
 mod run;
 pub mod sampler;
-mod tools;
+pub(crate) mod tools;
 mod verdict;
 
 pub use capture_file::CaptureRecording;
@@ -36,4 +36,5 @@ pub use remarks::{REMARKS_KEPT, Remark};
 pub use report::{FINDINGS_KEPT, Finding, Place, Report, Tally};
 pub use rules::{Rules, RulesError};
 pub use run::{Job, ReplayError, replay};
+pub use tools::Format as CallFormat;
 pub use verdict::{CheckName, Mismatch, Skip, UnknownCheck, Verdict};

@@ -14,6 +14,7 @@ use super::{
     CALL, Callable, END_CALL, END_FUNCTION, END_PARAMETER, FUNCTION, Format, PARAMETER, is_text, listed_texts,
     parameter, spells_a_tag,
 };
+use crate::capture::records::{Admission, StopReason};
 use crate::tools::{Tool, ToolChoice, ToolUse};
 
 /// An answer, and what was asked for.
@@ -25,6 +26,23 @@ pub(in crate::replay) struct Answer<'a> {
     pub(in crate::replay) tools: &'a ToolUse,
     pub(in crate::replay) callable: &'a Callable<'a>,
     pub(in crate::replay) format: Format,
+}
+
+/// The tokens of a choice without what ended it: an end token is no part of an answer, whatever else ended it there, and a
+/// stop token is none where it did.
+pub(crate) fn without_end<'a>(emitted: &'a [u32], end_tokens: &[u32], stop: Option<&StopReason>) -> &'a [u32] {
+    match emitted.split_last() {
+        Some((last, told)) if end_tokens.contains(last) || matches!(stop, Some(StopReason::StopToken(_))) => told,
+        _ => emitted,
+    }
+}
+
+/// Where the answer begins: at once, or after a reasoning section; `None` if the choice ended before.
+pub(crate) fn begins(admission: &Admission, emitted: &[u32]) -> Option<usize> {
+    match admission.constraint.as_ref().and_then(|constraint| constraint.begins_after) {
+        None => Some(0),
+        Some(end) => emitted.iter().position(|token| *token == end).map(|index| index + 1),
+    }
 }
 
 /// What an answer comes to.
@@ -312,7 +330,8 @@ impl<'a> Reader<'a> {
     }
 }
 
-fn may_call(tools: &ToolUse, name: &str) -> bool {
+/// Whether the request allows a tool of this name to be called, if there is one.
+pub(crate) fn may_call(tools: &ToolUse, name: &str) -> bool {
     match &tools.choice {
         ToolChoice::Named(chosen) => chosen == name,
         _ => true,
@@ -320,7 +339,7 @@ fn may_call(tools: &ToolUse, name: &str) -> bool {
 }
 
 /// Whether JSON is refused for a limit of the library's, and not for its form.
-fn is_limit(error: &serde_json::Error) -> bool {
+pub(super) fn is_limit(error: &serde_json::Error) -> bool {
     let message = error.to_string();
     ["number out of range", "recursion limit exceeded"].iter().any(|limit| message.starts_with(limit))
 }

@@ -32,16 +32,16 @@ const ANNOTATIONS: [&str; 13] = [
 ];
 
 /// Judges arguments, and counts what it takes.
-pub(super) struct Judge {
+pub(crate) struct Judge {
     work: u64,
 }
 
 /// What was not judged of a value that fits as far as was judged: keywords, or [`TOO_MUCH`].
-pub(super) type NotJudged<'a> = BTreeSet<&'a str>;
+pub(crate) type NotJudged<'a> = BTreeSet<&'a str>;
 
 /// What a value does not fit, and where.
 #[derive(Debug, PartialEq)]
-pub(super) struct Wrong<'a> {
+pub(crate) struct Wrong<'a> {
     /// From the inside to the outside.
     path: Vec<&'a str>,
     expected: Expected<'a>,
@@ -64,7 +64,7 @@ enum Expected<'a> {
 type Judged<'a> = Result<NotJudged<'a>, Wrong<'a>>;
 
 impl Judge {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { work: 0 }
     }
 
@@ -78,7 +78,7 @@ impl Judge {
     ///
     /// # Errors
     /// If it does not.
-    pub(super) fn fits<'a>(&mut self, value: &'a Value, schema: &'a Value) -> Judged<'a> {
+    pub(crate) fn fits<'a>(&mut self, value: &'a Value, schema: &'a Value) -> Judged<'a> {
         if !self.spend(1) {
             return Ok(NotJudged::from([TOO_MUCH]));
         }
@@ -128,7 +128,7 @@ impl Judge {
             not_judged.extend(judged?);
         }
         // Once everything is spent, what was not compared counts as equal.
-        if self.work >= MOST_WORK {
+        if self.is_spent() {
             not_judged.insert(TOO_MUCH);
         }
         Ok(not_judged)
@@ -184,8 +184,13 @@ impl Judge {
         Ok(not_judged)
     }
 
+    /// Whether there is no work left, so that what is equal or fits may not be.
+    pub(crate) fn is_spent(&self) -> bool {
+        self.work >= MOST_WORK
+    }
+
     /// Equality of JSON values: numbers by value. Everything is equal once there is no work left.
-    fn same(&mut self, a: &Value, b: &Value) -> bool {
+    pub(crate) fn same(&mut self, a: &Value, b: &Value) -> bool {
         if !self.spend(1) {
             return true;
         }

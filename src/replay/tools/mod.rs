@@ -11,10 +11,13 @@ mod shared;
 mod spelled;
 
 pub(super) use self::answer::{Answer, Judgement, judge};
+pub(crate) use self::answer::{begins, may_call, without_end};
+pub(crate) use self::arguments::Judge;
 pub(super) use self::calls::calls_json;
+pub(crate) use self::calls::{Follows, Opened, Unread, opened};
 pub(super) use self::prompt::told;
 pub(super) use self::shared::constraint;
-pub(super) use self::spelled::Spelled;
+pub(crate) use self::spelled::Spelled;
 
 use std::collections::HashMap;
 
@@ -26,26 +29,42 @@ use crate::tools::{Tool, ToolChoice, ToolUse};
 
 /// How calls are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Format {
+pub enum Format {
     /// One JSON object with `name` and `arguments` between the tags of a call.
     Json,
     /// A `<function=NAME>` tag between them, and a `<parameter=KEY>` tag per argument in that.
     Tagged,
 }
 
-const CALL: &str = "<tool_call>";
-const END_CALL: &str = "</tool_call>";
+/// Opens a call.
+pub(crate) const CALL: &str = "<tool_call>";
+/// Closes one.
+pub(crate) const END_CALL: &str = "</tool_call>";
 const FUNCTION: &str = "<function=";
 const END_FUNCTION: &str = "</function>";
 const PARAMETER: &str = "<parameter=";
 const END_PARAMETER: &str = "</parameter>";
+const TAGS: [&str; 6] = [CALL, END_CALL, FUNCTION, END_FUNCTION, PARAMETER, END_PARAMETER];
 
 impl Format {
     /// Its name in settings and records.
-    pub(super) fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Self::Json => "json",
             Self::Tagged => "tagged",
+        }
+    }
+
+    /// The format of that name.
+    pub fn named(name: &str) -> Option<Self> {
+        [Self::Json, Self::Tagged].into_iter().find(|format| format.name() == name)
+    }
+
+    /// The tags of its calls.
+    pub(crate) fn tags(self) -> &'static [&'static str] {
+        match self {
+            Self::Json => &TAGS[..2],
+            Self::Tagged => &TAGS,
         }
     }
 }
@@ -74,16 +93,12 @@ pub(super) fn format_of(context: &Context<'_>) -> Result<Format, Skip> {
 }
 
 /// Tools by their names.
-pub(super) struct Callable<'a>(HashMap<&'a str, &'a Tool>);
+pub(crate) struct Callable<'a>(HashMap<&'a str, &'a Tool>);
 
 impl<'a> Callable<'a> {
     /// Of two with one name, the first.
-    pub(super) fn new(tools: &'a [Tool]) -> Self {
+    pub(crate) fn new(tools: &'a [Tool]) -> Self {
         Self(tools.iter().rev().map(|tool| (tool.name.as_str(), tool)).collect())
-    }
-
-    fn contains(&self, name: &str) -> bool {
-        self.0.contains_key(name)
     }
 
     fn named(&self, name: &str) -> Option<&'a Tool> {
@@ -96,7 +111,7 @@ impl<'a> Callable<'a> {
 }
 
 /// The tools that a body brings; `None` if it brings none.
-pub(super) fn tools_of(body: &Map<String, Value>) -> Option<ToolUse> {
+pub(crate) fn tools_of(body: &Map<String, Value>) -> Option<ToolUse> {
     let tools: Vec<Tool> = body.get("tools")?.as_array()?.iter().map(tool).collect::<Option<_>>()?;
     if tools.is_empty() {
         return None;
@@ -143,7 +158,7 @@ fn listed_texts(schema: &Value) -> Option<Vec<&str>> {
 
 /// Whether a free text spells a tag of tagged calls, so that the call is broken.
 fn spells_a_tag(text: &str) -> bool {
-    [CALL, END_CALL, FUNCTION, END_FUNCTION, PARAMETER, END_PARAMETER].iter().any(|tag| text.contains(tag))
+    TAGS.iter().any(|tag| text.contains(tag))
 }
 
 #[cfg(test)]

@@ -4,12 +4,13 @@
 //! text. Elsewhere its letters are the tag.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 
 use crate::model::Tokenizer;
 use crate::types::TokenId;
 
 /// An answer's text, special tokens spelled out.
-pub(in crate::replay) struct Spelled<'a> {
+pub(crate) struct Spelled<'a> {
     text: String,
     /// Where special tokens begin.
     special: BTreeSet<usize>,
@@ -24,7 +25,7 @@ pub(super) struct Rest<'a> {
 }
 
 impl<'a> Spelled<'a> {
-    pub(in crate::replay) fn new(tokens: &[u32], tokenizer: &'a Tokenizer) -> Self {
+    pub(crate) fn new(tokens: &[u32], tokenizer: &'a Tokenizer) -> Self {
         let (mut text, mut special) = (String::new(), BTreeSet::new());
         // Bytes that are no text are replaced, up to each special token and after it.
         let is_special = |token: &u32| tokenizer.is_special(TokenId(*token));
@@ -43,13 +44,34 @@ impl<'a> Spelled<'a> {
         Rest { spelled: self, at: 0 }
     }
 
+    /// Where this tag stands, ascending.
+    pub(crate) fn places(&self, tag: &str) -> Vec<usize> {
+        let stands_at = |place: &usize| self.text[*place..].starts_with(tag);
+        match self.is_special(tag) {
+            true => self.special.iter().copied().filter(stands_at).collect(),
+            false => self.text.match_indices(tag).map(|(place, _)| place).collect(),
+        }
+    }
+
+    /// Whether a stretch has the letters of one of these tags, from other tokens than the special one of that name.
+    pub(crate) fn has_letters_of(&self, tags: &[&str], stretch: Range<usize>) -> bool {
+        let Some(text) = self.text.get(stretch.clone()) else { return false };
+        let is_ordinary = |(place, _): (usize, &str)| !self.special.contains(&(stretch.start + place));
+        tags.iter().any(|tag| text.match_indices(tag).any(is_ordinary))
+    }
+
     /// Whether the tokenizer has this tag as a special token.
-    pub(super) fn is_special(&self, tag: &str) -> bool {
+    pub(crate) fn is_special(&self, tag: &str) -> bool {
         self.tokenizer.token_id(tag).is_some_and(|token| self.tokenizer.is_special(token))
     }
 }
 
 impl<'a> Rest<'a> {
+    /// Where it begins.
+    pub(super) fn at(&self) -> usize {
+        self.at
+    }
+
     pub(super) fn text(&self) -> &'a str {
         &self.spelled.text[self.at..]
     }

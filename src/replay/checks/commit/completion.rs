@@ -110,31 +110,21 @@ fn same_calls(verdict: &mut Verdict, sequence: &Sequence<'_>, completion: &Compl
     let Some(end_tokens) = context.end_tokens() else {
         return verdict.skip(Skip::not_recorded("the model's end tokens are not known"));
     };
-    // An end token is no part of an answer, whatever else ended it there, and a stop token is none where it did.
-    let last_ends = emitted.last().is_some_and(|token| end_tokens.contains(token));
-    let ends = last_ends || matches!(completion.stop, Some(StopReason::StopToken(_)));
-    let told = &emitted[..emitted.len().saturating_sub(usize::from(ends))];
+    let told = tools::without_end(emitted, &end_tokens, completion.stop.as_ref());
     let callable = Callable::new(&tools.tools);
     let calls = tools::calls_json(&Spelled::new(told, &model.tokenizer), format, &callable);
     verdict.equal("tool_calls", Some(calls.to_string()), completion.tool_calls.clone());
     if tools.choice == ToolChoice::None || body.as_ref().is_none_or(|body| asked_for(body).is_some()) {
         return;
     }
-    let Some(begins) = begins(sequence, emitted) else { return };
+    let Some(begins) = tools::begins(sequence.admission, emitted) else { return };
     // The grammar takes an end token at its end alone.
+    let last_ends = emitted.last().is_some_and(|token| end_tokens.contains(token));
     let spelled = Spelled::new(told.get(begins..).unwrap_or_default(), &model.tokenizer);
     let answer = Answer { spelled: &spelled, is_complete: last_ends, tools: &tools, callable: &callable, format };
     // What a reasoning section spells is read, too, and no part of what was asked for.
     let told_calls = (begins == 0).then_some(completion.tool_calls.as_deref());
     as_asked(verdict, &answer, told_calls);
-}
-
-/// Where the constraint begins: at once, or after a reasoning section; `None` if the answer ended before.
-fn begins(sequence: &Sequence<'_>, emitted: &[u32]) -> Option<usize> {
-    match sequence.admission.constraint.as_ref().and_then(|constraint| constraint.begins_after) {
-        None => Some(0),
-        Some(end) => emitted.iter().position(|token| *token == end).map(|index| index + 1),
-    }
 }
 
 /// An answer that a request's tools constrained is text, or calls as they were asked for; one that was cut short begins so.

@@ -1,0 +1,126 @@
+//! The outcomes of the choices of a capture.
+
+use std::collections::HashMap;
+
+use serde_json::{Map, Value};
+
+use super::{Asked, CallOutcome};
+use crate::capture::records::{Admission, Header, StopReason};
+use crate::capture::{CaptureError, CaptureReader, RequestRecords};
+use crate::forensics::repetition::Call;
+use crate::model::Tokenizer;
+use crate::replay::CallFormat;
+use crate::replay::tools::{begins, tools_of, without_end};
+use crate::types::SequenceId;
+
+/// What became of the calls of one choice.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChoiceOutcome {
+    /// The choice.
+    pub sequence: SequenceId,
+    /// The client's id for its request (`custom_id`); `None` where it has none or it cannot be read.
+    pub client_id: Option<String>,
+    /// The outcome; `None` where there is none, and where it is not known ([`outcome_of_choice`]).
+    pub outcome: Option<CallOutcome>,
+}
+
+/// The outcomes of all choices that have steps, in order. `tokenizer` is that of the recorded model; `expected` has the calls
+/// that should come by the client's id of the request, as far as they are known.
+///
+/// # Errors
+/// If the file cannot be read. Of what is damaged or missing in it, the outcome is not known.
+pub fn outcomes(
+    reader: &CaptureReader,
+    tokenizer: &Tokenizer,
+    expected: &HashMap<String, Vec<Call>>,
+) -> Result<Vec<ChoiceOutcome>, CaptureError> {
+    let choice = |sequence: SequenceId| {
+        let records = known(reader.request(sequence.request))?;
+        let client_id = records.as_ref().and_then(|records| records.admission.as_ref()?.client_id.clone());
+        let expected = client_id.as_ref().and_then(|id| expected.get(id)).map(Vec::as_slice);
+        let outcome = match &records {
+            Some(records) => outcome(reader, records, sequence, tokenizer, expected)?,
+            None => None,
+        };
+        Ok(ChoiceOutcome { sequence, client_id, outcome })
+    };
+    reader.sequences().map(choice).collect()
+}
+
+/// The outcome of one choice; `expected` are the calls that should come.
+///
+/// `None` for a request without tools, one that may not call or need not and does not, a choice that failed, was cancelled,
+/// is not over or ended in its reasoning, and where [`Asked::outcome`] cannot tell. `None`, too, where the capture does not say
+/// enough: the request's body, how its calls are written, that the choice ended, and each of its tokens.
+///
+/// # Errors
+/// If the file cannot be read.
+pub fn outcome_of_choice(
+    reader: &CaptureReader,
+    sequence: SequenceId,
+    tokenizer: &Tokenizer,
+    expected: Option<&[Call]>,
+) -> Result<Option<CallOutcome>, CaptureError> {
+    match known(reader.request(sequence.request))? {
+        Some(records) => outcome(reader, &records, sequence, tokenizer, expected),
+        None => Ok(None),
+    }
+}
+
+/// What is damaged is not known; only a file that cannot be read is an error.
+fn known<T>(read: Result<T, CaptureError>) -> Result<Option<T>, CaptureError> {
+    match read {
+        Ok(read) => Ok(Some(read)),
+        Err(error @ CaptureError::Io { .. }) => Err(error),
+        Err(_) => Ok(None),
+    }
+}
+
+fn outcome(
+    reader: &CaptureReader,
+    records: &RequestRecords,
+    sequence: SequenceId,
+    tokenizer: &Tokenizer,
+    expected: Option<&[Call]>,
+) -> Result<Option<CallOutcome>, CaptureError> {
+    let Some(admission) = &records.admission else { return Ok(None) };
+    let Some(tools) = body(admission).as_ref().and_then(tools_of) else { return Ok(None) };
+    let Some(format) = format(admission, reader.header()) else { return Ok(None) };
+    let completion = records.completions.iter().find(|completion| completion.choice == sequence.choice.0);
+    let Some(completion) = completion else { return Ok(None) };
+    let Some(emitted) = emitted(reader, sequence)? else { return Ok(None) };
+    let has_answered = !matches!(completion.stop, Some(StopReason::Failed(_) | StopReason::Cancelled));
+    if !has_answered || emitted.len() != completion.emitted_tokens as usize {
+        return Ok(None);
+    }
+    let recorded = reader.header().model.as_ref().and_then(|model| model.end_tokens.clone());
+    let end_tokens = recorded.unwrap_or_else(|| tokenizer.end_tokens().iter().map(|token| token.0).collect());
+    let told = without_end(&emitted, &end_tokens, completion.stop.as_ref());
+    let answer = begins(admission, &emitted).map(|begins| told.get(begins..).unwrap_or_default());
+    Ok(answer.and_then(|answer| Asked { tools: &tools, format, expected }.outcome(answer, tokenizer)))
+}
+
+fn body(admission: &Admission) -> Option<Map<String, Value>> {
+    serde_json::from_str(admission.body.as_deref()?).ok()
+}
+
+/// How the calls of a request are written: as it says itself, or else as the engine's setting does.
+fn format(admission: &Admission, header: &Header) -> Option<CallFormat> {
+    let setting = || {
+        let setting = header.configuration.iter().find(|setting| setting.name == "tool-format")?;
+        serde_json::from_str(&setting.value).ok()
+    };
+    CallFormat::named(&admission.tool_format.clone().or_else(setting)?)
+}
+
+/// Every token that a choice emitted; `None` if some cannot be read.
+fn emitted(reader: &CaptureReader, sequence: SequenceId) -> Result<Option<Vec<u32>>, CaptureError> {
+    let mut emitted = Vec::new();
+    for step in reader.steps(sequence) {
+        match known(step)? {
+            Some(step) => emitted.extend(step.emitted),
+            None => return Ok(None),
+        }
+    }
+    Ok(Some(emitted))
+}
