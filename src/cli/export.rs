@@ -12,7 +12,8 @@ use super::Outcome;
 /// Write the scalar conditions of every step as a Parquet table, one line per logits row.
 ///
 /// A step without rows (a prompt chunk that does not end the prompt) has one line whose row columns are null. Null
-/// means that the recorder did not know, never zero.
+/// means that the recorder did not know, never zero. What became of tool calls (`call_outcome`, `broken_call`) is known with
+/// the recorded model alone, for its tokenizer says which tokens are tags.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Exit status: 0 all exported; 2 could not run, or built without the feature `analytics`; 3 something could not be read \
@@ -26,6 +27,9 @@ pub struct Options {
     /// The table to write; it must not exist.
     #[arg(long, value_name = "D.parquet")]
     out: PathBuf,
+    /// The model that was recorded, for `call_outcome` and `broken_call`, which are null without it.
+    #[arg(long, value_name = "MODEL")]
+    model: Option<PathBuf>,
 }
 
 /// Runs the command.
@@ -34,7 +38,7 @@ pub struct Options {
 /// When the capture cannot be read or the table not written; always, in a build without `analytics`.
 #[cfg(feature = "analytics")]
 pub fn run(options: &Options) -> anyhow::Result<Outcome> {
-    parquet::export(&options.capture, &options.out)
+    parquet::export(&options.capture, &options.out, options.model.as_deref())
 }
 
 /// Runs the command.

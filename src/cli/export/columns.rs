@@ -4,6 +4,7 @@ use polars::prelude::{Column, IntoColumn, NamedFrom, Series};
 
 use crate::capture::conditions::{Conditions, Values};
 use crate::capture::records::{DraftVerdict, RowRecord, RowStatistics, StepRecord, VerdictReason};
+use crate::forensics::outcome::CallOutcome;
 use crate::forensics::signs::Sign;
 
 /// One line of the table.
@@ -13,6 +14,8 @@ struct Line<'a> {
     row: Option<(u32, &'a RowRecord)>,
     /// What the step shows, in the order of [`Sign::ALL`].
     signs: &'a [Option<bool>],
+    /// What became of the calls of its choice.
+    calls: Option<CallOutcome>,
 }
 
 impl Line<'_> {
@@ -37,13 +40,18 @@ macro_rules! columns {
             }
 
             /// Adds the lines of a step: one per row, or one for the step where it has none. Returns how many.
-            pub(super) fn push(&mut self, step: &StepRecord, signs: &[Option<bool>]) -> usize {
+            pub(super) fn push(
+                &mut self,
+                step: &StepRecord,
+                signs: &[Option<bool>],
+                calls: Option<CallOutcome>,
+            ) -> usize {
                 let rows = (0_u32..).zip(&step.rows).map(Some);
                 let none = step.rows.is_empty().then_some(None);
                 let lines = step.rows.len().max(1);
                 self.steps.push_lines(step, lines);
                 for row in rows.chain(none) {
-                    let line = Line { step, row, signs };
+                    let line = Line { step, row, signs, calls };
                     $(
                         let value: fn(&Line<'_>) -> Option<$type> = $value;
                         self.$name.push(value(&line));
@@ -117,6 +125,8 @@ columns! {
     near_tie: bool = |line| line.shows(Sign::NearTie);
     forced_draft_rejected: bool = |line| line.shows(Sign::ForcedDraftRejected);
     repeats: bool = |line| line.shows(Sign::Repeats);
+    call_outcome: String = |line| Some(line.calls?.name().to_owned());
+    broken_call: bool = |line| Some(line.calls?.is_broken());
 }
 
 fn series(name: &str, values: &Values) -> Series {

@@ -9,16 +9,20 @@ use polars::prelude::{DataFrame, ParquetWriter};
 
 use super::super::Outcome;
 use super::columns::Columns;
-use crate::capture::records::StepRecord;
+use crate::capture::records::{Header, StepRecord};
 use crate::capture::{CaptureError, CaptureReader};
+use crate::forensics::outcome::outcome_of_choice;
 use crate::forensics::signs::{SamplingRules, Seen, Sign};
+use crate::model::{Model, Tokenizer};
 use crate::types::{ChoiceIndex, RequestId, SequenceId, StepId};
 
 /// Lines of one batch, a row group of the file.
 const BATCH: usize = 64 << 10;
 
-pub(super) fn export(capture: &Path, out: &Path) -> anyhow::Result<Outcome> {
+/// Writes the table. Without the model it is not known what became of calls.
+pub(super) fn export(capture: &Path, out: &Path, model: Option<&Path>) -> anyhow::Result<Outcome> {
     let reader = CaptureReader::open(capture)?;
+    let tokenizer = model.map(|path| tokenizer(path, reader.header())).transpose()?;
     if out.exists() {
         bail!("{}: exists already and is not overwritten; remove it or choose another name", out.display());
     }
@@ -28,14 +32,15 @@ pub(super) fn export(capture: &Path, out: &Path) -> anyhow::Result<Outcome> {
     let partial = partial_path(out);
     let file = OpenOptions::new().write(true).create(true).truncate(true).open(&partial);
     let file = file.with_context(|| format!("{}: cannot create the file", partial.display()))?;
-    let (lines, unreadable) = write(&reader, file).with_context(|| format!("{}: cannot write", partial.display()))?;
+    let written = write(&reader, tokenizer.as_ref(), file);
+    let (lines, unreadable) = written.with_context(|| format!("{}: cannot write", partial.display()))?;
     std::fs::rename(&partial, out).with_context(|| format!("{}: cannot name the finished file", out.display()))?;
     println!("{}: {lines} lines", out.display());
     Ok(if unreadable == 0 && reader.issues().is_empty() { Outcome::Clean } else { Outcome::Missing })
 }
 
 /// Writes all lines; returns how many, and how many step records could not be read.
-fn write(reader: &CaptureReader, file: File) -> anyhow::Result<(u64, u64)> {
+fn write(reader: &CaptureReader, tokenizer: Option<&Tokenizer>, file: File) -> anyhow::Result<(u64, u64)> {
     // The first batch, even when it is empty, has the schema.
     let mut columns = Columns::of_format(reader.header().format_version);
     let empty = DataFrame::new_infer_height(columns.take())?;
@@ -43,6 +48,10 @@ fn write(reader: &CaptureReader, file: File) -> anyhow::Result<(u64, u64)> {
     let (mut lines, mut unreadable, mut waiting) = (0_u64, 0_u64, 0_usize);
     for sequence in reader.sequences() {
         let mut signs = SignsOf::new(reader, sequence);
+        let calls = match tokenizer {
+            Some(tokenizer) => outcome_of_choice(reader, sequence, tokenizer, None)?,
+            None => None,
+        };
         for step in reader.steps(sequence) {
             let step = match step {
                 Ok(step) => step,
@@ -54,7 +63,7 @@ fn write(reader: &CaptureReader, file: File) -> anyhow::Result<(u64, u64)> {
                 }
             };
             let shown = signs.of(&step);
-            waiting += columns.push(&step, &shown);
+            waiting += columns.push(&step, &shown, calls);
             if waiting >= BATCH {
                 lines += waiting as u64;
                 waiting = 0;
@@ -66,6 +75,28 @@ fn write(reader: &CaptureReader, file: File) -> anyhow::Result<(u64, u64)> {
     writer.write_batch(&DataFrame::new_infer_height(columns.take())?)?;
     writer.finish()?;
     Ok((lines, unreadable))
+}
+
+/// The tokenizer of a model, which must be the recorded one as far as the capture says which that was.
+fn tokenizer(path: &Path, header: &Header) -> anyhow::Result<Tokenizer> {
+    let Model { tokenizer, identity, .. } = Model::load(path)?;
+    let recorded = header.model.as_ref().map(|model| model.tokenizer_hashes.as_slice()).unwrap_or_default();
+    let here = identity.tokenizer_hashes();
+    let of_one_kind = recorded
+        .iter()
+        .find_map(|recorded| Some((recorded, here.iter().find(|here| here.algorithm == recorded.algorithm)?)));
+    match of_one_kind {
+        Some((recorded, here)) if recorded.hex != here.hex => bail!(
+            "--model {}: the {} of its tokenizer is {}, and the recorded one's is {}; give the recorded model",
+            path.display(),
+            here.algorithm,
+            here.hex,
+            recorded.hex
+        ),
+        Some(_) => {}
+        None => eprintln!("warning: the capture does not say whether its tokenizer is that of {}", path.display()),
+    }
+    Ok(tokenizer)
 }
 
 /// What the steps of a sequence show, one after the other.
@@ -113,13 +144,18 @@ fn partial_path(out: &Path) -> PathBuf {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use polars::prelude::{ParquetReader, SerReader};
+    use serde_json::{Value, json};
 
     use super::*;
     use crate::capture::records::{
         FORMAT_VERSION, Header, LogitsTier, Recorder, RowRecord, RowStatistics, StepPath, StepRecord,
     };
     use crate::capture::{CaptureWriter, WriterOptions};
+    use crate::cli::record;
+    use crate::model::synthetic::SyntheticModel;
 
     #[test]
     fn unknown_is_null_and_known_is_exact() {
@@ -129,7 +165,7 @@ mod tests {
         writer.write(step(0, vec![])).unwrap();
         writer.write(step(1, vec![row()])).unwrap();
         writer.finish().unwrap();
-        assert_eq!(export(&capture, &out).unwrap(), Outcome::Clean);
+        assert_eq!(export(&capture, &out, None).unwrap(), Outcome::Clean);
         let table = ParquetReader::new(File::open(&out).unwrap()).finish().unwrap();
         assert_eq!(table.height(), 2);
         let step = table.column("step").unwrap().u64().unwrap();
@@ -140,7 +176,59 @@ mod tests {
         assert_eq!((rank.get(0), rank.get(1)), (None, None));
         let path = table.column("path").unwrap().str().unwrap();
         assert_eq!(path.get(1), Some("decode"));
-        assert!(export(&capture, &out).unwrap_err().to_string().contains("not overwritten"));
+        assert!(export(&capture, &out, None).unwrap_err().to_string().contains("not overwritten"));
+    }
+
+    #[test]
+    fn every_line_of_a_choice_says_what_became_of_its_calls() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        SyntheticModel::llama(9).write_gguf(&path("model.gguf")).unwrap();
+        let body = |more: Value| {
+            let mut body = json!({"messages": [{"role": "user", "content": "Look."}], "temperature": 0});
+            body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            body
+        };
+        let look = json!([{"type": "function", "function": {"name": "look"}}]);
+        let bodies = [
+            body(json!({"tools": look, "tool_choice": "required", "parallel_tool_calls": false, "max_tokens": 100})),
+            body(json!({"tools": look, "tool_choice": "required", "max_tokens": 9})),
+            body(json!({"max_tokens": 9})),
+        ];
+        let line = |(index, body): (usize, &Value)| json!({"custom_id": index.to_string(), "method": "POST", "url": "/v1/chat/completions", "body": body});
+        let lines: Vec<String> = bodies.iter().enumerate().map(line).map(|line| line.to_string()).collect();
+        std::fs::write(path("requests.jsonl"), lines.join("\n")).unwrap();
+        let settings = "threads = 1\ncontext-length = 512\ngrammar-whitespace = 'none'\n";
+        std::fs::write(path("config.toml"), settings).unwrap();
+        let options = record::Options {
+            model: Some(path("model.gguf")),
+            requests: Some(path("requests.jsonl")),
+            out: Some(path("c.mcap")),
+            config: Some(path("config.toml")),
+            ..record::Options::default()
+        };
+        assert_eq!(record::run(&options).unwrap(), Outcome::Clean);
+
+        let words = |model: Option<&Path>, out: &str| -> BTreeSet<(u64, Option<String>, Option<bool>)> {
+            assert_eq!(export(&path("c.mcap"), &path(out), model).unwrap(), Outcome::Clean);
+            let table = ParquetReader::new(File::open(path(out)).unwrap()).finish().unwrap();
+            let requests = table.column("request").unwrap().u64().unwrap();
+            let outcomes = table.column("call_outcome").unwrap().str().unwrap();
+            let broken = table.column("broken_call").unwrap().bool().unwrap();
+            let line = |line| (requests.get(line).unwrap(), outcomes.get(line).map(str::to_owned), broken.get(line));
+            (0..table.height()).map(line).collect()
+        };
+        let known = |outcome: &str, is_broken| (Some(outcome.to_owned()), Some(is_broken));
+        let expected = [known("whole", false), known("never-closed", true), (None, None)];
+        let expected = (0..).zip(expected).map(|(request, (outcome, is_broken))| (request, outcome, is_broken));
+        assert_eq!(words(Some(&path("model.gguf")), "with.parquet"), expected.collect());
+        assert_eq!(words(None, "without.parquet"), (0..3).map(|request| (request, None, None)).collect());
+
+        let mut header = CaptureReader::open(&path("c.mcap")).unwrap().header().clone();
+        assert!(tokenizer(&path("model.gguf"), &header).is_ok());
+        header.model.as_mut().unwrap().tokenizer_hashes[0].hex = "00".to_owned();
+        let error = tokenizer(&path("model.gguf"), &header).unwrap_err().to_string();
+        assert!(error.contains("the recorded one's is 00"), "{error}");
     }
 
     fn header() -> Header {
