@@ -91,11 +91,7 @@ impl Asked<'_> {
         let marks = marks(&spelled, &opened);
         let by_marks = by_marks(&spelled, &opened, &marks);
         let by_letters = spells_a_tag(&spelled, &opened, &marks, self.format).then_some(CallOutcome::TagSpelled);
-        let by_content = self.by_content(opened);
-        match by_marks.or(by_letters) {
-            Some(outcome) => Some(outcome),
-            None => by_content,
-        }
+        by_marks.or(by_letters).or_else(|| self.by_content(opened))
     }
 
     /// The outcome by what is called alone.
