@@ -40,6 +40,7 @@ impl FaultyBackend {
                 Fault::STATE_CLAMP_TO_WIDTH => asked.min(NARROW),
                 Fault::STATE_SLOT_ZERO if query == 1 => 0,
                 Fault::STATE_STALE_COUNT => before,
+                Fault::STATE_ROLLED_SHORT => asked.saturating_sub(1),
                 Fault::STATE_COUNT_ZERO if asked == 0 => self.inner.capacity().drafts,
                 _ => asked,
             };
@@ -118,3 +119,7 @@ impl Backend for FaultyBackend {
         self.inner.free_snapshot(snapshot)
     }
 }
+
+#[cfg(test)]
+#[path = "backend_tests.rs"]
+mod tests;

@@ -65,6 +65,8 @@ catalogue! {
         "a step without drafts reads column 0, whatever was accepted (vLLM #56531, #40875, #55504)"
     STATE_STALE_COUNT "state-stale-count" State "forward"
         "the accepted count is that of the step before last (vLLM #50021 thread, #51571)"
+    STATE_ROLLED_SHORT "state-rolled-short" State "forward"
+        "after a step that accepted several tokens the state is rolled by one too few (a count without the bonus token)"
     STATE_COUNT_ZERO "state-count-zero" State "forward"
         "an accepted count of 1 is taken for 0, and the index before the first for the last (vLLM #48475, #41190)"
     PREFILL_TAIL "prefill-tail" State "forward"
