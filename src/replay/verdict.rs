@@ -199,7 +199,7 @@ impl Verdict {
         if expected == found {
             self.agrees();
         } else {
-            self.mismatch(fact, format!("{expected:?}"), format!("{found:?}"));
+            self.mismatch(fact, shown(&expected), shown(&found));
         }
     }
 
@@ -279,6 +279,16 @@ struct Bits(f32);
 impl Display for Bits {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{} (bits {:08x})", self.0, self.0.to_bits())
+    }
+}
+
+/// A value for people: an optional one without the type around it.
+fn shown(value: &impl Debug) -> String {
+    let text = format!("{value:?}");
+    match text.strip_prefix("Some(").and_then(|text| text.strip_suffix(')')) {
+        Some(inner) => inner.to_owned(),
+        None if text == "None" => "none".to_owned(),
+        None => text,
     }
 }
 
