@@ -4,12 +4,12 @@
 SHELL := /bin/bash
 CARGO ?= cargo
 STEPSCOPE := $(CARGO) run --quiet --bin stepscope --
-OUT ?= target/demo
 
-.PHONY: demo test bench quality lint fuzz xgrammar model help
+.PHONY: demo tour test bench quality lint fuzz xgrammar model help
 
 help:
-	@echo "make demo     fetch SmolLM2-135M, record 24 requests, replay every check"
+	@echo "make demo     an incident, recorded, replayed and tabulated, with models that ship inside"
+	@echo "make tour     fetch SmolLM2-135M, record 24 requests, replay every check"
 	@echo "make test     all tests (pytest and what the vLLM recorder writes with go into ~/.cache/stepscope)"
 	@echo "make bench    measured figures, paired, with the machine they were taken on"
 	@echo "make quality  KL divergence from the f32 computation, beside llama.cpp's (needs llama-perplexity)"
@@ -20,13 +20,19 @@ help:
 model:
 	@python3 scripts/fetch-model.py
 
-demo: model
+demo:
 	@echo "building stepscope (the first build takes some minutes)"
 	@$(CARGO) build --quiet --bin stepscope
-	@mkdir -p $(OUT) && rm -f $(OUT)/tour.mcap $(OUT)/tour.mcap.partial $(OUT)/outputs.jsonl
+	@rm -rf target/demo
+	$(STEPSCOPE) demo --out-dir target/demo
+
+tour: model
+	@echo "building stepscope (the first build takes some minutes)"
+	@$(CARGO) build --quiet --bin stepscope
+	@rm -rf target/tour && mkdir -p target/tour
 	$(STEPSCOPE) record --model "$$(python3 scripts/fetch-model.py)" --requests captures/tour/requests.jsonl \
-	  --out $(OUT)/tour.mcap --outputs $(OUT)/outputs.jsonl
-	$(STEPSCOPE) replay $(OUT)/tour.mcap --model "$$(python3 scripts/fetch-model.py)"
+	  --out target/tour/tour.mcap --outputs target/tour/outputs.jsonl
+	$(STEPSCOPE) replay target/tour/tour.mcap --model "$$(python3 scripts/fetch-model.py)"
 
 test: model
 	$(CARGO) test

@@ -10,6 +10,7 @@ pub mod cli;
 pub mod engine;
 pub mod forensics;
 pub mod grammar;
+pub mod incident;
 pub mod model;
 pub mod params;
 pub mod replay;

@@ -2,6 +2,7 @@
 //!
 //! Results go to stdout, diagnostics to stderr; the exit status is the same for every command (see [`Outcome`]).
 
+pub mod demo;
 pub mod dump;
 pub mod export;
 pub mod faults;
@@ -44,6 +45,7 @@ struct CommandLine {
 /// One variant per command.
 #[derive(Subcommand)]
 enum Command {
+    Demo(demo::Options),
     Params(params::Options),
     Record(Box<record::Options>),
     /// Check that each recorded decision follows from its recorded inputs
@@ -89,6 +91,7 @@ fn told(error: &anyhow::Error) -> String {
 
 fn run(command: Command) -> anyhow::Result<Outcome> {
     match command {
+        Command::Demo(options) => demo::run(&options),
         Command::Params(options) => params::run(&options),
         Command::Record(options) => record::run(&options),
         Command::Replay(options) => replay::run(&options),

@@ -21,7 +21,7 @@ use anyhow::Context;
 use indicatif::{ProgressBar, ProgressStyle};
 
 pub(in crate::cli) use self::grammars::Grammars;
-pub use options::{FaultOption, Options};
+pub use options::{FaultOption, Options, Switch, TierOption};
 
 use self::notices::Notice;
 use self::output_file::OutputFile;
@@ -30,7 +30,7 @@ pub(in crate::cli) use self::requests::Preparation;
 use self::requests::{Line, read};
 use self::settings::Settings;
 pub(in crate::cli) use self::settings::{context_length, read_config};
-use self::summary::Summary;
+pub(in crate::cli) use self::summary::Summary;
 use crate::backend::{self, BackendOptions};
 use crate::capture::tap::CaptureTap;
 use crate::capture::{CaptureWriter, WriterOptions};
@@ -46,6 +46,18 @@ use crate::types::RequestId;
 /// outputs, and makes the outcome [`Outcome::Findings`].
 pub fn run(options: &Options) -> anyhow::Result<Outcome> {
     let settings = Settings::resolve(options)?;
+    let is_json = settings.json;
+    let summary = record_with(settings)?;
+    summary.print(is_json)?;
+    Ok(summary.outcome())
+}
+
+/// As [`run`] without a word: for the commands that record by themselves.
+pub(in crate::cli) fn record(options: Options) -> anyhow::Result<Summary> {
+    record_with(Settings::resolve(&Options { quiet: true, ..options })?)
+}
+
+fn record_with(settings: Settings) -> anyhow::Result<Summary> {
     paths::check(&settings.out, settings.outputs.as_deref())?;
     let lines = read(&settings.requests)?;
     if let Some(fault) = settings.inject.filter(|_| !settings.quiet) {
@@ -114,10 +126,7 @@ pub fn run(options: &Options) -> anyhow::Result<Outcome> {
         }
     }
     outputs.map(OutputFile::finish).transpose()?;
-    if !settings.quiet {
-        summary.print(settings.json)?;
-    }
-    Ok(summary.outcome())
+    Ok(summary)
 }
 
 /// A line of the request file, once the engine has it or has refused it.

@@ -265,7 +265,7 @@ impl Loaded {
     }
 }
 
-/// Where `make demo` and people put models.
+/// Where `make tour` and people put models.
 fn cache_folder() -> Option<PathBuf> {
     let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     set("STEPSCOPE_CACHE")

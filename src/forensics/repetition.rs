@@ -47,6 +47,12 @@ impl Call {
         };
         Some(Self { name: call.get("name")?.as_str()?.to_owned(), arguments })
     }
+
+    /// The calls that a client was told of, as recorded: an array of objects; none of what is no such array.
+    pub fn told(recorded: Option<&str>) -> Vec<Self> {
+        let recorded = recorded.and_then(|text| serde_json::from_str::<Value>(text).ok());
+        recorded.iter().flat_map(Value::as_array).flatten().filter_map(Self::read).collect()
+    }
 }
 
 /// The first call that was made before: by the answer itself, or by the assistant's last turn in the conversation.

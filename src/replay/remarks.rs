@@ -55,7 +55,7 @@ pub(super) fn enter(sequence: &Sequence<'_>, report: &mut Report) {
         remark(format!("the answer ends with the same {period} tokens {times} times over"));
     }
     let answer: Vec<Call> =
-        recorded.completions.iter().flat_map(|completion| calls(completion.tool_calls.as_deref())).collect();
+        recorded.completions.iter().flat_map(|completion| Call::told(completion.tool_calls.as_deref())).collect();
     if let Some(call) = repetition::call_again(&last_turn(admission.body.as_deref()), &answer) {
         remark(format!("the same call again: `{}` with {}", call.name, call.arguments));
     }
@@ -88,12 +88,6 @@ pub(super) fn enter_alike(capture: &str, report: &mut Report) {
             });
         }
     }
-}
-
-/// The calls of an answer, as they were returned.
-fn calls(recorded: Option<&str>) -> Vec<Call> {
-    let recorded = recorded.and_then(|text| serde_json::from_str::<Value>(text).ok());
-    recorded.iter().flat_map(Value::as_array).flatten().filter_map(Call::read).collect()
 }
 
 /// The calls of the assistant's last turn, by the body of the request.

@@ -190,10 +190,10 @@ impl Bench {
             outputs: Some(outputs.clone()),
             config: Some(self.path("config.toml")),
             inject: fault.map(record::FaultOption),
-            quiet: true,
             ..record::Options::default()
         };
-        record::run(&options).with_context(|| fault.map_or("without a fault".to_owned(), |fault| fault.to_string()))?;
+        record::record(options)
+            .with_context(|| fault.map_or("without a fault".to_owned(), |fault| fault.to_string()))?;
         Ok(CaptureReader::open(&capture)?)
     }
 

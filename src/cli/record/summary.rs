@@ -17,7 +17,7 @@ use crate::types::{FinishReason, RequestId};
 
 /// The figures of a run.
 #[derive(Debug, Serialize)]
-pub(super) struct Summary {
+pub(in crate::cli) struct Summary {
     /// Lines of the request file.
     requests: usize,
     /// Of them refused before they ran.
@@ -31,13 +31,13 @@ pub(super) struct Summary {
     /// Steps of the engine.
     steps: u64,
     /// Logits rows.
-    rows: u64,
+    pub(in crate::cli) rows: u64,
     /// From the first step to the last.
-    seconds: f64,
+    pub(in crate::cli) seconds: f64,
     /// The capture.
     capture: String,
     /// Its length.
-    capture_bytes: u64,
+    pub(in crate::cli) capture_bytes: u64,
     /// Its length over its rows; `None` without rows.
     bytes_per_row: Option<f64>,
     /// Payloads that were dropped.
@@ -51,7 +51,7 @@ pub(super) struct Summary {
 }
 
 impl Summary {
-    pub fn new(
+    pub(super) fn new(
         submitted: &[Submitted],
         finished: &BTreeMap<RequestId, Vec<FinishedChoice>>,
         steps: u64,

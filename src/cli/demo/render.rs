@@ -1,0 +1,144 @@
+//! The story, for people and for machines.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::Path;
+
+use serde_json::{Map, Value, json};
+
+use super::Story;
+use super::runs::Run;
+use super::table::Steps;
+use crate::forensics::repetition::Call;
+use crate::incident;
+
+/// One object: `requests`, `broken`, `outcomes`, `records`, `rows`, `findings` and `findings_by_check` by run, `table` and
+/// `end_token` of the run with the fault as [misranked, all], `cost`.
+pub(super) fn json(story: &Story) -> Value {
+    let by_run = |value: &dyn Fn(&Run) -> Value| -> Value {
+        story.runs.iter().map(|run| (run.setup.name.to_owned(), value(run))).collect::<Map<String, Value>>().into()
+    };
+    let table = |name: &str| story.run(name).map(|run| run.table).unwrap_or_default();
+    let clean = story.run("clean").map(|run| &run.summary);
+    json!({
+        "requests": story.requests,
+        "broken": by_run(&|run| run.broken().into()),
+        "outcomes": by_run(&|run| json!(counts(run))),
+        "records": by_run(&|run| run.report.records.into()),
+        "rows": by_run(&|run| run.report.rows.into()),
+        "findings": by_run(&|run| run.report.finding_count().into()),
+        "findings_by_check": by_run(&|run| json!(by_check(run))),
+        "table": table("faulty").tokens.json(),
+        "end_token": table("faulty").end.json(),
+        "tables": by_run(&|run| json!({"tokens": run.table.tokens.json(), "end_token": run.table.end.json()})),
+        "cost": {
+            "seconds_recorded": clean.map(|summary| summary.seconds),
+            "seconds_unrecorded": story.bare_seconds,
+            "bytes": clean.map(|summary| summary.capture_bytes),
+            "rows": clean.map(|summary| summary.rows),
+        },
+    })
+}
+
+/// How many calls came out how.
+fn counts(run: &Run) -> BTreeMap<&'static str, usize> {
+    let mut counts = BTreeMap::new();
+    run.outcomes.iter().for_each(|(_, outcome)| *counts.entry(outcome.name()).or_default() += 1);
+    counts
+}
+
+/// The checks with findings, and how many.
+fn by_check(run: &Run) -> BTreeMap<&'static str, u64> {
+    let found = run.report.checks.iter().filter(|(_, tally)| tally.findings > 0);
+    found.map(|(check, tally)| (check.as_str(), tally.findings)).collect()
+}
+
+/// The story in a screenful, and what to do next.
+pub(super) fn text(out: &mut dyn Write, story: &Story, folder: &Path) -> anyhow::Result<()> {
+    let requests = story.requests;
+    writeln!(
+        out,
+        "{requests} requests that have to call one tool each; every run recorded, and replayed with every check\n"
+    )?;
+    writeln!(
+        out,
+        "{:<9} {:>6} {:>6} {:<6} {:>12} {:>8} {:>9}  disagreeing",
+        "run", "drafts", "mode", "fault", "broken calls", "records", "findings"
+    )?;
+    for run in &story.runs {
+        let setup = run.setup;
+        let fault = if setup.has_fault { "yes" } else { "no" };
+        let checks = by_check(run).into_keys().collect::<Vec<_>>().join(", ");
+        let checks = if checks.is_empty() { "none".to_owned() } else { checks };
+        writeln!(
+            out,
+            "{:<9} {:>6} {:>6} {fault:<6} {:>12} {:>8} {:>9}  {checks}",
+            setup.name,
+            setup.drafts,
+            setup.scheduling,
+            format!("{} of {requests}", run.broken()),
+            run.report.records,
+            run.report.finding_count(),
+        )?;
+    }
+    if let Some(faulty) = story.run("faulty") {
+        broken(out, story, faulty)?;
+        table(out, faulty)?;
+    }
+    cost(out, story)?;
+    let place = folder.display();
+    writeln!(out, "\neverything is in {place}; go on with")?;
+    writeln!(
+        out,
+        "  stepscope replay {place}/faulty.mcap --model {place}/target.gguf --draft-model {place}/draft.gguf"
+    )?;
+    writeln!(out, "  stepscope dump {place}/faulty.mcap | less")?;
+    Ok(())
+}
+
+/// How calls are broken, and the first that is.
+fn broken(out: &mut dyn Write, story: &Story, faulty: &Run) -> anyhow::Result<()> {
+    let kinds: Vec<String> = counts(faulty).into_iter().map(|(kind, count)| format!("{kind} {count}")).collect();
+    writeln!(out, "\nthe calls of `faulty`, beside those of `clean`: {}", kinds.join(", "))?;
+    let mut broken = faulty.outcomes.iter().filter(|(_, outcome)| outcome.is_broken());
+    let Some((id, _)) = broken.next() else { return Ok(()) };
+    let call = |call: &Call| format!("{} {}", call.name, call.arguments);
+    let calls =
+        |run: &Run| -> String { run.calls.get(id).into_iter().flatten().map(call).collect::<Vec<_>>().join(" and ") };
+    writeln!(out, "the first, {id}: {}", calls(faulty))?;
+    writeln!(out, "       instead of {}", story.run("clean").map(calls).unwrap_or_default())?;
+    if let Some(finding) = faulty.report.findings.first() {
+        let place = |number: Option<u64>| number.map_or("-".to_owned(), |number| number.to_string());
+        let (id, step) = (finding.client_id.as_deref().unwrap_or("-"), place(finding.step));
+        writeln!(
+            out,
+            "the first disagreement, `{}` of {id}, step {step}, row {}:",
+            finding.check,
+            place(finding.row.map(u64::from))
+        )?;
+        writeln!(out, "       {}: expected {}, found {}", finding.fact, finding.expected, finding.found)?;
+    }
+    Ok(())
+}
+
+fn table(out: &mut dyn Write, faulty: &Run) -> anyhow::Result<()> {
+    let line = |steps: Steps| format!("{} of {}", steps.misranked, steps.all);
+    let (tokens, end) = (faulty.table.tokens, faulty.table.end);
+    writeln!(out, "\nsteps of `faulty` in which a token that had to come was misranked (fault: {})", incident::FAULT)?;
+    writeln!(out, "{:<28} {:>14} {:>20}", "", "forced tokens", "the end token apart")?;
+    writeln!(out, "{:<28} {:>14} {:>20}", "prev_accepted > q_len", line(tokens.shrunk), line(end.shrunk))?;
+    writeln!(out, "{:<28} {:>14} {:>20}", "otherwise", line(tokens.other), line(end.other))?;
+    Ok(())
+}
+
+fn cost(out: &mut dyn Write, story: &Story) -> anyhow::Result<()> {
+    let Some(clean) = story.run("clean").map(|run| &run.summary) else { return Ok(()) };
+    writeln!(
+        out,
+        "\nrecording, sketches included: {} bytes per row; the clean run took {:.2} s, and {:.2} s with neither rows nor sketches",
+        clean.capture_bytes / clean.rows.max(1),
+        clean.seconds,
+        story.bare_seconds
+    )?;
+    Ok(())
+}

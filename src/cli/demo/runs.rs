@@ -1,0 +1,150 @@
+//! The runs: recorded, replayed, and their calls compared with those that were asked for.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use serde_json::Value;
+
+use super::setups::Setup;
+use super::table::Table;
+use crate::arith::{Isa, KvType};
+use crate::capture::CaptureReader;
+use crate::cli::record::{self, Summary};
+use crate::forensics::outcome::{CallOutcome, outcomes};
+use crate::forensics::repetition::Call;
+use crate::incident::{self, Files};
+use crate::model::Model;
+use crate::replay::forward::{PlainModel, Products};
+use crate::replay::{CaptureRecording, CheckName, Job, Report, replay};
+
+/// Calls by the `custom_id` of the request that they answer.
+pub(super) type Calls = HashMap<String, Vec<Call>>;
+
+/// The incident's models and files, in a folder.
+pub(super) struct Incident {
+    folder: PathBuf,
+    files: Files,
+    target: Model,
+    draft: Model,
+    expected: Calls,
+}
+
+/// What one run came to.
+pub(super) struct Run {
+    pub(super) setup: &'static Setup,
+    pub(super) summary: Summary,
+    pub(super) report: Report,
+    /// What each request's answer calls.
+    pub(super) calls: Calls,
+    /// How each call came out beside the one that was to be, by `custom_id`, in order.
+    pub(super) outcomes: Vec<(String, CallOutcome)>,
+    pub(super) table: Table,
+}
+
+impl Run {
+    /// How many calls are broken.
+    pub(super) fn broken(&self) -> usize {
+        self.outcomes.iter().filter(|(_, outcome)| outcome.is_broken()).count()
+    }
+}
+
+impl Incident {
+    /// Writes the incident's files to the folder, and loads the models.
+    pub(super) fn new(folder: &Path) -> anyhow::Result<Self> {
+        let files = Files::write(folder).with_context(|| format!("write into {}", folder.display()))?;
+        let (target, draft) = (Model::load(&files.target())?, Model::load(&files.draft())?);
+        Ok(Self { folder: folder.to_owned(), files, target, draft, expected: expected(incident::EXPECTED)? })
+    }
+
+    pub(super) fn requests(&self) -> usize {
+        self.expected.len()
+    }
+
+    /// Records and replays the requests, with every check. `clean` are the calls to be; those that were asked for if there
+    /// are none.
+    pub(super) fn run(&self, setup: &'static Setup, clean: Option<&Calls>) -> anyhow::Result<Run> {
+        let capture = self.path(setup, "mcap");
+        let summary = self.record(setup, record::Options::default(), &capture)?;
+        let reader = CaptureReader::open(&capture)?;
+        let table = Table::of(&reader)?;
+        let calls = calls(&reader)?;
+        let mut known = Vec::new();
+        for choice in outcomes(&reader, &self.target.tokenizer, clean.unwrap_or(&self.expected))? {
+            let id = choice.client_id.context("a request without a custom_id")?;
+            let outcome =
+                choice.outcome.with_context(|| format!("`{}`: it is not known what {id} calls", setup.name))?;
+            known.push((id, outcome));
+        }
+        let report = self.replay(setup, &CaptureRecording::new(reader))?;
+        Ok(Run { setup, summary, report, calls, outcomes: known, table })
+    }
+
+    /// How long the requests take with statistics of the rows recorded alone, in seconds.
+    pub(super) fn seconds_unrecorded(&self, setup: &'static Setup) -> anyhow::Result<f64> {
+        let folder = tempfile::tempdir().context("make a temporary folder")?;
+        let bare = record::Options {
+            tier: Some(record::TierOption::Off),
+            sketches: Some(record::Switch::Off),
+            ..record::Options::default()
+        };
+        Ok(self.record(setup, bare, &folder.path().join("bare.mcap"))?.seconds)
+    }
+
+    fn path(&self, setup: &Setup, extension: &str) -> PathBuf {
+        self.folder.join(setup.name).with_extension(extension)
+    }
+
+    fn record(&self, setup: &Setup, options: record::Options, capture: &Path) -> anyhow::Result<Summary> {
+        let config = self.path(setup, "toml");
+        std::fs::write(&config, setup.config(&self.files.draft()))
+            .with_context(|| format!("write {}", config.display()))?;
+        let options = record::Options {
+            model: Some(self.files.target()),
+            requests: Some(self.files.requests()),
+            out: Some(capture.to_owned()),
+            outputs: Some(capture.with_extension("jsonl")),
+            config: Some(config),
+            ..options
+        };
+        record::record(options).with_context(|| format!("record `{}`", setup.name))
+    }
+
+    fn replay(&self, setup: &Setup, recording: &CaptureRecording) -> anyhow::Result<Report> {
+        let plain =
+            |model| anyhow::Ok(PlainModel::new(model, Products::new(Isa::Scalar, &model.weights)?, KvType::F32)?);
+        let (target, draft) = (plain(&self.target)?, plain(&self.draft)?);
+        Ok(replay(&Job {
+            name: setup.name,
+            recording,
+            plain: Some(&target),
+            no_model: "",
+            draft: Some(&draft),
+            checks: &CheckName::ALL,
+            progress: &|| {},
+        })?)
+    }
+}
+
+/// The calls of a file of expected ones.
+fn expected(lines: &str) -> anyhow::Result<Calls> {
+    let call = |line: &str| {
+        let line: Value = serde_json::from_str(line)?;
+        let id = line["custom_id"].as_str().context("an expected call without a custom_id")?;
+        let call = Call::read(&line).with_context(|| format!("{id}: no name and arguments"))?;
+        Ok((id.to_owned(), vec![call]))
+    };
+    lines.lines().map(call).collect()
+}
+
+/// The calls that a capture's clients were told of.
+fn calls(reader: &CaptureReader) -> anyhow::Result<Calls> {
+    let mut calls = Calls::new();
+    for request in reader.requests() {
+        let records = reader.request(request)?;
+        let Some(id) = records.admission.and_then(|admission| admission.client_id) else { continue };
+        let told = records.completions.iter().flat_map(|completion| Call::told(completion.tool_calls.as_deref()));
+        calls.insert(id, told.collect());
+    }
+    Ok(calls)
+}
