@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::Story;
 use super::runs::Run;
-use super::table::Steps;
+use super::table::{Split, Steps, Table};
 use crate::forensics::repetition::Call;
 use crate::incident;
 
@@ -30,7 +30,10 @@ pub(super) fn json(story: &Story) -> Value {
         "findings_by_check": by_run(&|run| json!(by_check(run))),
         "table": table("faulty").tokens.json(),
         "end_token": table("faulty").end.json(),
-        "tables": by_run(&|run| json!({"tokens": run.table.tokens.json(), "end_token": run.table.end.json()})),
+        "tables": by_run(&|run| {
+            let Table { tokens, end, uncensored } = run.table;
+            json!({"tokens": tokens.json(), "end_token": end.json(), "uncensored": uncensored.json()})
+        }),
         "cost": {
             "seconds_recorded": clean.map(|summary| summary.seconds),
             "seconds_unrecorded": story.bare_seconds,
@@ -123,11 +126,15 @@ fn broken(out: &mut dyn Write, story: &Story, faulty: &Run) -> anyhow::Result<()
 
 fn table(out: &mut dyn Write, faulty: &Run) -> anyhow::Result<()> {
     let line = |steps: Steps| format!("{} of {}", steps.misranked, steps.all);
-    let (tokens, end) = (faulty.table.tokens, faulty.table.end);
+    let Table { tokens, end, uncensored } = faulty.table;
     writeln!(out, "\nsteps of `faulty` in which a token that had to come was misranked (fault: {})", incident::FAULT)?;
-    writeln!(out, "{:<28} {:>14} {:>20}", "", "forced tokens", "the end token apart")?;
-    writeln!(out, "{:<28} {:>14} {:>20}", "prev_accepted > q_len", line(tokens.shrunk), line(end.shrunk))?;
-    writeln!(out, "{:<28} {:>14} {:>20}", "otherwise", line(tokens.other), line(end.other))?;
+    writeln!(out, "{:<24}{:>14}{:>22}{:>28}", "", "forced tokens", "the end token apart", "after a first one, too")?;
+    let mut side = |words: &str, of: fn(Split) -> Steps| {
+        let [tokens, end, uncensored] = [tokens, end, uncensored].map(|split| line(of(split)));
+        writeln!(out, "{words:<24}{tokens:>14}{end:>22}{uncensored:>28}")
+    };
+    side("prev_accepted > q_len", |split| split.shrunk)?;
+    side("otherwise", |split| split.other)?;
     Ok(())
 }
 

@@ -26,8 +26,12 @@ pub(super) struct Split {
 /// flatter the rest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Table {
+    /// Of each request, the steps up to the first with a misranked token: those after it stand on what went wrong there.
     pub(super) tokens: Split,
+    /// The same for the end token.
     pub(super) end: Split,
+    /// Of each request, every step; the end token apart.
+    pub(super) uncensored: Split,
 }
 
 impl Table {
@@ -38,20 +42,28 @@ impl Table {
     pub(super) fn of(reader: &CaptureReader) -> Result<Self, CaptureError> {
         let ends = reader.header().model.as_ref().and_then(|model| model.end_tokens.clone()).unwrap_or_default();
         let mut table = Self::default();
-        for step in reader.sequences().flat_map(|sequence| reader.steps(sequence)) {
-            table.add(&step?, &ends);
+        for sequence in reader.sequences() {
+            let mut has_gone_wrong = false;
+            for step in reader.steps(sequence) {
+                table.add(&step?, &ends, &mut has_gone_wrong);
+            }
         }
         Ok(table)
     }
 
     /// A step of which it is not known how much the one before accepted is in neither line.
-    fn add(&mut self, step: &StepRecord, ends: &[u32]) {
+    fn add(&mut self, step: &StepRecord, ends: &[u32], has_gone_wrong: &mut bool) {
         let (Some(accepted), Some(verified)) = (step.prev_accepted, step.q_len) else { return };
         let is_shrunk = accepted > verified;
         let is_end = |row: &&RowRecord| row.forced.is_some_and(|forced| ends.contains(&forced.token));
         let (end, tokens): (Vec<&RowRecord>, Vec<&RowRecord>) = step.rows.iter().partition(is_end);
-        *self.tokens.side(is_shrunk) += Steps::of(&tokens);
-        *self.end.side(is_shrunk) += Steps::of(&end);
+        let (end, tokens) = (Steps::of(&end), Steps::of(&tokens));
+        *self.uncensored.side(is_shrunk) += tokens;
+        if !*has_gone_wrong {
+            *self.tokens.side(is_shrunk) += tokens;
+            *self.end.side(is_shrunk) += end;
+        }
+        *has_gone_wrong |= tokens.misranked + end.misranked > 0;
     }
 }
 
