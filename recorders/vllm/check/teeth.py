@@ -43,7 +43,8 @@ def planted(model: str, stepscope: str, captures: Path, fault: str) -> list[str]
     log = captures / f"{fault}.jsonl"
     log.unlink(missing_ok=True)
     variables = {"STEPSCOPE_FAULTS": fault, "STEPSCOPE_PLANTED": str(log), "STEPSCOPE_RIG": "repair-expand"}
-    path, _ = support.record(captures, fault, [support.HERE / "run.py", model], variables)
+    # Three processes would import vLLM one after another, and where the worker runs makes no difference to a fault.
+    path, _ = support.record(captures, fault, [support.HERE / "run.py", model, "--in-process"], variables)
     if path is None:
         return ["vLLM failed, or there is no finished capture"]
     notes = [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
