@@ -131,7 +131,9 @@ def broken_promises(records: dict[str, Any], counts: Counter[str], promised: dic
 def over_http(args: argparse.Namespace) -> list[str]:
     """Records a server that clients talk to, and that Ctrl-C stops."""
     command = [support.HERE / "serve.py", args.model, "--captures", args.captures / "http"]
-    path, printed = support.record(args.captures, "http", command, {"STEPSCOPE_RIG": "repair-expand"})
+    # On a machine that others use, the step that runs at Ctrl-C can take longer than the usual five seconds.
+    variables = {"STEPSCOPE_RIG": "repair-expand", "STEPSCOPE_END_SECONDS": "60"}
+    path, printed = support.record(args.captures, "http", command, variables)
     if path is None:
         return ["the server failed, or there is no finished capture"]
     records = support.read(path)

@@ -12,6 +12,7 @@ import argparse
 import http.client
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -21,7 +22,8 @@ from typing import Any
 import schemas
 
 CHAT, COMPLETIONS, RESPONSES = "/v1/chat/completions", "/v1/completions", "/v1/responses"
-START_SECONDS, STOP_SECONDS = 900, 60
+# Machines that are shared are slow to start; a server that has ended is not waited for.
+START_SECONDS, STOP_SECONDS = 3600, 300
 
 
 def main() -> int:
@@ -108,15 +110,16 @@ def ask(port: int) -> dict[str, Any]:
         expected[identity] = {
             "name": name, "endpoint": endpoint, "sources": sources, "constraint": constraint, "cancelled": False,
         }  # fmt: skip
-    # A client that hangs up while tokens come, and one that hangs up before any did.
-    for name, stream in (("hung-up", True), ("left-early", False)):
+    # A client that hangs up before any token came, and one that hangs up while they come. What runs is told with tokens
+    # alone: after a hang-up it would be an old number.
+    for name, stream in (("left-early", False), ("hung-up", True)):
         body = {"model": "small", "request_id": name, "messages": said, "max_tokens": 600, "ignore_eos": True, "stream": stream}
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
         connection.request("POST", CHAT, json.dumps(body), {"Content-Type": "application/json"})
         if stream:
             connection.getresponse().read(256)
         else:
-            time.sleep(1.5)
+            until_running(port)
         connection.sock.close() if connection.sock else None
         connection.close()
         expected[name] = {
@@ -125,6 +128,17 @@ def ask(port: int) -> dict[str, Any]:
     # What was hung up takes a moment to end; what still runs at Ctrl-C is the server's to end.
     time.sleep(3)
     return expected
+
+
+def until_running(port: int) -> None:
+    """Waits until the engine has begun with a request."""
+    running = re.compile(r"^vllm:num_requests_running\{.*\} [1-9]", re.MULTILINE)
+    deadline = time.monotonic() + STOP_SECONDS
+    while time.monotonic() < deadline:
+        if running.search(request(port, "GET", "/metrics").read().decode()):
+            return
+        time.sleep(0.2)
+    raise SystemExit("no request runs")
 
 
 def client_id(text: str) -> str:
