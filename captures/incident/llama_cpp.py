@@ -1,6 +1,6 @@
 """The incident's models in llama.cpp: the same greedy text as in Stepscope, free of any grammar and without drafts.
 
-    python -m venv venv && venv/bin/pip install xllamacpp
+    python -m venv venv && venv/bin/pip install xllamacpp==2026.10.11549
     venv/bin/python captures/incident/llama_cpp.py --stepscope path/to/stepscope
 
 For each model and request both sides go on from the same tokens of the prompt. Sums are ordered differently on the two sides, so that

@@ -1,5 +1,6 @@
 //! `stepscope demo`: an incident recorded, replayed and tabulated, with models that ship inside.
 
+mod departures;
 mod render;
 mod runs;
 mod setups;
@@ -10,11 +11,10 @@ use std::path::PathBuf;
 
 use anyhow::{Context, ensure};
 
-use self::runs::{Incident, Run};
-use self::setups::{SETUPS, Setup};
+use self::runs::{Cost, Incident, Run};
+use self::setups::SETUPS;
 use super::Outcome;
 use super::output::to_stdout;
-use crate::replay::CheckName;
 
 /// Reproduce an incident: tool calls that break under speculation, with models that ship inside
 ///
@@ -22,6 +22,8 @@ use crate::replay::CheckName;
 /// a fault planted into the convolution's state, under settings that differ in the number of drafts and in the scheduling. Every run is
 /// recorded, and every capture is replayed; what comes out is which calls broke, which checks disagree, and how often a
 /// token that had to come was misranked, by whether the step before had accepted more tokens than this one verifies.
+///
+/// A call of the clean run is broken beside the one that was asked for, and a call of another run beside that of the clean run.
 ///
 /// Nothing is downloaded. Models, requests, settings, answers and captures are left in the folder, for you to go on with.
 #[derive(clap::Args, Debug)]
@@ -44,38 +46,12 @@ struct Story {
     requests: usize,
     /// In the order of [`SETUPS`].
     runs: Vec<Run>,
-    /// Seconds that the clean run takes when nothing of logits rows is recorded.
-    bare_seconds: f64,
+    cost: Cost,
 }
 
 impl Story {
     fn run(&self, name: &str) -> Option<&Run> {
         self.runs.iter().find(|run| run.setup.name == name)
-    }
-
-    /// What is otherwise than the incident was, in words.
-    fn departures(&self) -> Vec<String> {
-        let mut departures = Vec::new();
-        for run in &self.runs {
-            let Setup { name, has_fault, shrinks, .. } = *run.setup;
-            let findings = |check: CheckName| run.report.checks.get(&check).map_or(0, |tally| tally.findings);
-            for check in CheckName::ALL {
-                let may_find = check == CheckName::Forward && has_fault && shrinks;
-                if findings(check) > 0 && !may_find {
-                    departures.push(format!("{name}: {} findings of `{check}`", findings(check)));
-                }
-            }
-            if run.report.is_missing_data() {
-                departures.push(format!("{name}: data is missing: {}", run.report.damage.join("; ")));
-            }
-            if has_fault && !shrinks && run.broken() > 0 {
-                departures.push(format!("{name}: {} calls broke", run.broken()));
-            }
-            if name == "faulty" && (run.broken() == 0 || findings(CheckName::Forward) == 0) {
-                departures.push(format!("{name}: no call broke, or `forward` found nothing"));
-            }
-        }
-        departures
     }
 }
 
@@ -84,7 +60,9 @@ impl Story {
 /// # Errors
 /// If the folder is not empty, or a file in it cannot be written or read.
 pub fn run(options: &Options) -> anyhow::Result<Outcome> {
-    let folder = &options.out_dir;
+    // Settings name the draft model by its path, and have to hold from wherever they are used.
+    let folder = &std::path::absolute(&options.out_dir).context("--out-dir")?;
+    ensure!(folder.to_str().is_some(), "{}: expected a path in UTF-8, which settings files are in", folder.display());
     std::fs::create_dir_all(folder).with_context(|| format!("make the folder {}", folder.display()))?;
     let is_empty = folder.read_dir().with_context(|| format!("read {}", folder.display()))?.next().is_none();
     ensure!(is_empty, "{}: is not empty; remove it, or name another folder with --out-dir", folder.display());
@@ -101,13 +79,13 @@ pub fn run(options: &Options) -> anyhow::Result<Outcome> {
         let clean = runs.first().map(|run| &run.calls);
         runs.push(incident.run(setup, clean)?);
     }
-    tell("bare: the clean run, nothing recorded of logits rows");
-    let story = Story { requests: incident.requests(), runs, bare_seconds: incident.seconds_unrecorded(&SETUPS[0])? };
+    tell("cost: the clean run, with and without logits rows");
+    let story = Story { requests: incident.requests(), runs, cost: incident.cost(&SETUPS[0])? };
     to_stdout(|out| match options.json {
         true => Ok(writeln!(out, "{:#}", render::json(&story))?),
-        false => render::text(out, &story, folder),
+        false => render::text(out, &story, &options.out_dir),
     })?;
-    let departures = story.departures();
+    let departures = departures::departures(&story);
     departures.iter().for_each(|departure| eprintln!("not as it should be: {departure}"));
     Ok(if departures.is_empty() { Outcome::Clean } else { Outcome::Findings })
 }

@@ -35,8 +35,8 @@ pub(super) fn json(story: &Story) -> Value {
             json!({"tokens": tokens.json(), "end_token": end.json(), "uncensored": uncensored.json()})
         }),
         "cost": {
-            "seconds_recorded": clean.map(|summary| summary.seconds),
-            "seconds_unrecorded": story.bare_seconds,
+            "seconds_recorded": story.cost.recorded_seconds,
+            "seconds_unrecorded": story.cost.bare_seconds,
             "bytes": clean.map(|summary| summary.capture_bytes),
             "rows": clean.map(|summary| summary.rows),
         },
@@ -63,6 +63,7 @@ pub(super) fn text(out: &mut dyn Write, story: &Story, folder: &Path) -> anyhow:
         out,
         "{requests} requests that have to call one tool each; every run recorded, and replayed with every check\n"
     )?;
+    // The clean run's calls beside those that were asked for, the others' beside the clean run's.
     writeln!(
         out,
         "{:<9} {:>6} {:>6} {:<6} {:>12} {:>8} {:>9}  disagreeing",
@@ -86,17 +87,22 @@ pub(super) fn text(out: &mut dyn Write, story: &Story, folder: &Path) -> anyhow:
     }
     if let Some(faulty) = story.run("faulty") {
         broken(out, story, faulty)?;
+        disagreement(out, faulty)?;
         table(out, faulty)?;
     }
     cost(out, story)?;
-    let place = folder.display();
-    writeln!(out, "\neverything is in {place}; go on with")?;
-    writeln!(
-        out,
-        "  stepscope replay {place}/faulty.mcap --model {place}/target.gguf --draft-model {place}/draft.gguf"
-    )?;
-    writeln!(out, "  stepscope dump {place}/faulty.mcap | less")?;
+    let file = |name: &str| shell_word(&folder.join(name).display().to_string());
+    writeln!(out, "\neverything is in {}; go on with", folder.display())?;
+    let (faulty, target, draft) = (file("faulty.mcap"), file("target.gguf"), file("draft.gguf"));
+    writeln!(out, "  stepscope replay {faulty} --model {target} --draft-model {draft}")?;
+    writeln!(out, "  stepscope dump {faulty} | less")?;
     Ok(())
+}
+
+/// A word as a shell reads it.
+fn shell_word(text: &str) -> String {
+    let is_plain = |letter: char| letter.is_alphanumeric() || "/._-".contains(letter);
+    if text.chars().all(is_plain) { text.to_owned() } else { format!("'{}'", text.replace('\'', "'\\''")) }
 }
 
 /// How calls are broken, and the first that is.
@@ -110,17 +116,17 @@ fn broken(out: &mut dyn Write, story: &Story, faulty: &Run) -> anyhow::Result<()
         |run: &Run| -> String { run.calls.get(id).into_iter().flatten().map(call).collect::<Vec<_>>().join(" and ") };
     writeln!(out, "the first, {id}: {}", calls(faulty))?;
     writeln!(out, "       instead of {}", story.run("clean").map(calls).unwrap_or_default())?;
-    if let Some(finding) = faulty.report.findings.first() {
-        let place = |number: Option<u64>| number.map_or("-".to_owned(), |number| number.to_string());
-        let (id, step) = (finding.client_id.as_deref().unwrap_or("-"), place(finding.step));
-        writeln!(
-            out,
-            "the first disagreement, `{}` of {id}, step {step}, row {}:",
-            finding.check,
-            place(finding.row.map(u64::from))
-        )?;
-        writeln!(out, "       {}: expected {}, found {}", finding.fact, finding.expected, finding.found)?;
-    }
+    Ok(())
+}
+
+/// Where replay first disagrees.
+fn disagreement(out: &mut dyn Write, faulty: &Run) -> anyhow::Result<()> {
+    let Some(finding) = faulty.report.findings.first() else { return Ok(()) };
+    let place = |number: Option<u64>| number.map_or("-".to_owned(), |number| number.to_string());
+    let (step, row) = (place(finding.step), place(finding.row.map(u64::from)));
+    let id = finding.client_id.as_deref().unwrap_or("-");
+    writeln!(out, "the first disagreement, `{}` of {id}, step {step}, row {row}:", finding.check)?;
+    writeln!(out, "       {}: expected {}, found {}", finding.fact, finding.expected, finding.found)?;
     Ok(())
 }
 
@@ -128,7 +134,7 @@ fn table(out: &mut dyn Write, faulty: &Run) -> anyhow::Result<()> {
     let line = |steps: Steps| format!("{} of {}", steps.misranked, steps.all);
     let Table { tokens, end, uncensored } = faulty.table;
     writeln!(out, "\nsteps of `faulty` in which a token that had to come was misranked (fault: {})", incident::FAULT)?;
-    writeln!(out, "{:<24}{:>14}{:>22}{:>28}", "", "forced tokens", "the end token apart", "after a first one, too")?;
+    writeln!(out, "{:<24}{:>14}{:>22}{:>28}", "", "forced tokens", "the end token alone", "forced tokens, every step")?;
     let mut side = |words: &str, of: fn(Split) -> Steps| {
         let [tokens, end, uncensored] = [tokens, end, uncensored].map(|split| line(of(split)));
         writeln!(out, "{words:<24}{tokens:>14}{end:>22}{uncensored:>28}")
@@ -142,10 +148,10 @@ fn cost(out: &mut dyn Write, story: &Story) -> anyhow::Result<()> {
     let Some(clean) = story.run("clean").map(|run| &run.summary) else { return Ok(()) };
     writeln!(
         out,
-        "\nrecording, sketches included: {} bytes per row; the clean run took {:.2} s, and {:.2} s with neither rows nor sketches",
+        "\nrecording, sketches included: {} bytes per row; the clean run takes {:.2} s, and {:.2} s with neither rows nor sketches",
         clean.capture_bytes / clean.rows.max(1),
-        clean.seconds,
-        story.bare_seconds
+        story.cost.recorded_seconds,
+        story.cost.bare_seconds
     )?;
     Ok(())
 }

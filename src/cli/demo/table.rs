@@ -5,7 +5,9 @@ use std::ops::AddAssign;
 use serde_json::{Value, json};
 
 use crate::capture::records::{RowRecord, StepRecord};
-use crate::capture::{CaptureError, CaptureReader};
+use anyhow::Context;
+
+use crate::capture::CaptureReader;
 
 /// Steps with a forced token.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -38,9 +40,10 @@ impl Table {
     /// Reads every step record of a capture.
     ///
     /// # Errors
-    /// If one cannot be read.
-    pub(super) fn of(reader: &CaptureReader) -> Result<Self, CaptureError> {
-        let ends = reader.header().model.as_ref().and_then(|model| model.end_tokens.clone()).unwrap_or_default();
+    /// If one cannot be read, or the header names no end tokens.
+    pub(super) fn of(reader: &CaptureReader) -> anyhow::Result<Self> {
+        let ends = reader.header().model.as_ref().and_then(|model| model.end_tokens.clone());
+        let ends = ends.with_context(|| format!("{}: its header names no end tokens", reader.path().display()))?;
         let mut table = Self::default();
         for sequence in reader.sequences() {
             let mut has_gone_wrong = false;
