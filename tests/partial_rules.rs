@@ -10,7 +10,7 @@ use recorded::{Recorded, USUAL, changed, record, record_constrained, replay_file
 use stepscope::arith::Isa;
 use stepscope::capture::records::{
     Admission, EventRecord, LogitsPayload, LossRecord, ParamSource, Redaction, RequestRecord, ResolvedField,
-    StepRecord, WithheldDraft, WithheldReason,
+    StepRecord, StopReason, WithheldDraft, WithheldReason,
 };
 use stepscope::capture::{CaptureReader, Record};
 use stepscope::model::synthetic::SyntheticModel;
@@ -390,6 +390,36 @@ fn drafts_are_held_against_the_rules_of_vllm() {
             assert!(found.iter().any(is_it), "{scheduling}, {what}: {found:?}");
         }
     }
+}
+
+/// The request with stop strings.
+const STOPPED: u64 = 3;
+
+#[test]
+fn a_stop_string_that_is_looked_for_elsewhere_is_not_missed_in_the_steps() {
+    let recorded = record(SyntheticModel::llama(43), USUAL);
+    let without_reason = |records: &mut Vec<Record>| {
+        let mut stopped = 0;
+        for record in records {
+            let stop = match record {
+                Record::Step(step) if step.request == STOPPED => &mut step.stop,
+                Record::Request(request) => match request.as_mut() {
+                    RequestRecord::Finished(end) if end.request == STOPPED => &mut end.stop,
+                    _ => continue,
+                },
+                _ => continue,
+            };
+            stopped += u32::from(matches!(stop.take(), Some(StopReason::StopString(_))));
+        }
+        assert_eq!(stopped, 2, "a stop string ends the request");
+    };
+    let own = findings(&recorded, CheckName::Termination, without_reason);
+    assert!(own.iter().any(|finding| finding.request == Some(STOPPED)), "{own:?}");
+    let foreign = findings(&recorded, CheckName::Termination, |records| {
+        as_of_vllm(records);
+        without_reason(records);
+    });
+    assert_eq!(foreign, []);
 }
 
 /// The records of a sample capture of vLLM, as they are where its prompts were left out.

@@ -47,7 +47,14 @@ fn expected(sequence: &Sequence<'_>) -> Result<Option<Ending>, Skip> {
         Some(Err(_)) | None => None,
     };
     let limits = Limits { rules, end_tokens: &end_tokens, room, tokenizer, grammar_end };
-    Ok(ending(&sequence.known_output(), &limits))
+    let ending = ending(&sequence.known_output(), &limits);
+    let is_string = |stop: &StopReason| matches!(stop, StopReason::StopString(_));
+    let is_recorded = || sequence.recorded.steps.iter().filter_map(|step| step.stop.as_ref()).any(is_string);
+    // The step that completes a stop string may be followed by others until the one who looks for it has spoken.
+    if !context.is_own() && ending.as_ref().is_some_and(|ending| is_string(&ending.reason)) && !is_recorded() {
+        return Err(Skip::not_recorded("this engine looks for stop strings apart from its steps"));
+    }
+    Ok(ending)
 }
 
 fn judge_step(is_own: bool, step: &StepRecord, before: usize, expected: Option<&Ending>) -> Verdict {
