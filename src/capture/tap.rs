@@ -10,12 +10,12 @@ use super::error::CaptureError;
 use super::records::MaskRecord;
 use super::records::{
     Admission, BatchPlace, Completion, ConstraintRecord, EventRecord, ForcedToken, GrammarStep, LogitsPayload,
-    LogitsRecord, LogitsTier, ParamSource, Refusal, RequestRecord, ResolvedField, RowRecord, RowStatistics,
-    SketchRecord, StateRead, StepPath, StepRecord, StopReason, Timings,
+    LogitsRecord, LogitsTier, ParamSource, Refusal, RequestRecord, ResolvedField, RowRecord, SketchRecord, StateRead,
+    StepPath, StepRecord, StopReason, Timings,
 };
 use super::topic::Record;
 use super::writer::{CaptureWriter, RowKey, WriteSummary};
-use crate::arith::{self, ActivationRow, Sketch};
+use crate::arith::{ActivationRow, Sketch};
 use crate::engine::constraint::OutputGrammar;
 use crate::engine::sampler::best_tokens;
 use crate::engine::validity::ValidRow;
@@ -310,7 +310,7 @@ fn row(report: &RowReport<'_>, masks: &RowMasks) -> RowRecord {
     RowRecord {
         position: report.position.0,
         token: report.token.map(|token| token.0),
-        statistics: Some(statistics(report.statistics)),
+        statistics: Some((*report.statistics).into()),
         rank: judged.as_ref().and_then(|(row, token)| rank(row, *token)),
         margin: judged.as_ref().and_then(|(row, token)| row.margin(*token)),
         scheduler_mask: masks.filled,
@@ -318,27 +318,6 @@ fn row(report: &RowReport<'_>, masks: &RowMasks) -> RowRecord {
         mask_population: report.applied_mask.map(|mask| mask.population() as u32),
         logprob: report.logprobs.map(|told| told.chosen.logprob),
         forced: report.filled_mask.and_then(MaskRow::only).map(forced),
-    }
-}
-
-fn statistics(statistics: &arith::RowStatistics) -> RowStatistics {
-    let arith::RowStatistics {
-        argmax,
-        maximum,
-        log_sum_exp,
-        nan_count,
-        positive_infinity_count,
-        negative_infinity_count,
-        checksum,
-    } = *statistics;
-    RowStatistics {
-        argmax,
-        maximum,
-        log_sum_exp,
-        nan_count,
-        positive_infinity_count,
-        negative_infinity_count,
-        checksum,
     }
 }
 

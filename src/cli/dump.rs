@@ -137,8 +137,8 @@ fn print(reader: &CaptureReader, message: &Message, json: bool, out: &mut dyn Wr
     Ok(())
 }
 
-/// The request of that client id, or of that number.
-fn find_request(reader: &CaptureReader, id: &str) -> anyhow::Result<RequestId> {
+/// The request of that client id, or else of that number.
+pub(super) fn find_request(reader: &CaptureReader, id: &str) -> anyhow::Result<RequestId> {
     let number = id.parse().ok().map(RequestId);
     for request in reader.requests() {
         let records = reader.request(request)?;

@@ -1,21 +1,16 @@
 //! `stepscope replay`: does each recorded decision follow from its recorded inputs?
 
-use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
-use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
 
 use super::Outcome;
+use super::models::{Found, IsaChoice, Loaded, Models, progress_bar};
 use super::output::to_stdout;
-use crate::arith::{Isa, KvType};
 use crate::capture::CaptureReader;
-use crate::capture::records::{Header, ModelIdentity};
-use crate::model::{Hash, Model};
-use crate::replay::forward::{PlainModel, Products};
 use crate::replay::recording::Recording;
-use crate::replay::{CaptureRecording, CheckName, Job, Report, recorded_kv_type, render, replay};
+use crate::replay::{CaptureRecording, CheckName, Job, Report, render, replay};
 
 /// Options of `stepscope replay`.
 #[derive(clap::Args)]
@@ -57,14 +52,6 @@ enum Level {
     All,
 }
 
-#[derive(Clone, Copy, clap::ValueEnum)]
-enum IsaChoice {
-    Auto,
-    Scalar,
-    Avx2,
-    Avx512,
-}
-
 /// Replays every capture and prints what was found.
 ///
 /// # Errors
@@ -75,8 +62,9 @@ pub fn run(options: &Options) -> anyhow::Result<Outcome> {
         .build()
         .context("cannot start the worker threads")?;
     let mut report = Report::default();
-    let mut models = Models { given: options.model.as_deref(), isa: isa(options.isa), loaded: Vec::new() };
-    let draft_model = options.draft_model.as_deref().map(|path| Loaded::load(path, isa(options.isa))).transpose()?;
+    let isa = options.isa.isa();
+    let mut models = Models::new(options.model.as_deref(), isa);
+    let draft_model = options.draft_model.as_deref().map(|path| Loaded::load(path, isa)).transpose()?;
     let mut failed = Vec::new();
     for path in &options.captures {
         let replayed = CaptureReader::open(path).map_err(anyhow::Error::from).and_then(|reader| {
@@ -164,126 +152,4 @@ fn checks(options: &Options) -> Vec<CheckName> {
         (None, Level::Cheap) => CheckName::CHEAP.to_vec(),
         (None, Level::All) => CheckName::ALL.to_vec(),
     }
-}
-
-fn isa(choice: IsaChoice) -> Isa {
-    match choice {
-        IsaChoice::Auto => Isa::detect(),
-        IsaChoice::Scalar => Isa::Scalar,
-        IsaChoice::Avx2 => Isa::Avx2,
-        IsaChoice::Avx512 => Isa::Avx512,
-    }
-}
-
-/// A bar on a terminal, nothing elsewhere.
-fn progress_bar(name: &str, requests: usize) -> ProgressBar {
-    if !std::io::stderr().is_terminal() {
-        return ProgressBar::hidden();
-    }
-    let style = ProgressStyle::with_template("{msg} [{bar:30}] {pos}/{len} requests, {eta} left")
-        .unwrap_or_else(|_| ProgressStyle::default_bar());
-    ProgressBar::new(requests as u64).with_style(style).with_message(name.to_owned())
-}
-
-/// Models that were loaded for the captures so far.
-struct Models<'a> {
-    given: Option<&'a Path>,
-    isa: Isa,
-    loaded: Vec<Loaded>,
-}
-
-struct Loaded {
-    path: PathBuf,
-    model: Model,
-    isa: Isa,
-}
-
-enum Found<'a> {
-    Model(&'a Loaded),
-    None(String),
-}
-
-impl Models<'_> {
-    /// The model for a capture: the one that was given, or one of the recorded name in the cache folder. A path in the
-    /// capture itself is never followed.
-    fn of(&mut self, header: &Header) -> anyhow::Result<Found<'_>> {
-        let path = match (self.given, &header.model) {
-            (Some(path), _) => path.to_owned(),
-            (None, None) => {
-                return Ok(Found::None("the capture names no model; give it with --model".to_owned()));
-            }
-            (None, Some(recorded)) => match in_cache(recorded) {
-                Some(path) => path,
-                None => {
-                    let folder = cache_folder().map_or("a cache folder".into(), |folder| folder.display().to_string());
-                    let why = format!("no model: give `{}` with --model, or put it into {folder}", recorded.name);
-                    return Ok(Found::None(why));
-                }
-            },
-        };
-        let index = match self.loaded.iter().position(|loaded| loaded.path == path) {
-            Some(index) => index,
-            None => {
-                self.loaded.push(Loaded::load(&path, self.isa)?);
-                self.loaded.len() - 1
-            }
-        };
-        Ok(Found::Model(&self.loaded[index]))
-    }
-}
-
-impl Loaded {
-    fn load(path: &Path, isa: Isa) -> anyhow::Result<Self> {
-        Ok(Self { path: path.to_owned(), model: Model::load(path)?, isa })
-    }
-
-    /// The draft model of a capture, which must be the one that was recorded.
-    fn draft_of(&self, header: &Header) -> anyhow::Result<PlainModel<'_>> {
-        let named = |name: String| header.configuration.iter().find(|setting| setting.name == name);
-        let hashes = self.model.identity.file_hashes();
-        let recorded = |hash: &'_ Hash| named(format!("draft-model.{}", hash.algorithm));
-        let Some((hash, setting)) = hashes.iter().find_map(|hash| Some((hash, recorded(hash)?))) else {
-            anyhow::bail!("--draft-model: the capture was recorded without a draft model");
-        };
-        if setting.value.trim_matches('"') != hash.hex {
-            anyhow::bail!(
-                "--draft-model {}: its {} is {}, and the recorded draft model's is {}",
-                self.path.display(),
-                hash.algorithm,
-                hash.hex,
-                setting.value
-            );
-        }
-        self.plain(header)
-    }
-
-    fn plain(&self, header: &Header) -> anyhow::Result<PlainModel<'_>> {
-        let products = Products::new(self.isa, &self.model.weights)?;
-        // Where it is not known how keys and values were stored, the pre-flight keeps the forward pass from being run.
-        let kv_type = recorded_kv_type(header).unwrap_or(KvType::F32);
-        Ok(PlainModel::new(&self.model, products, kv_type)?)
-    }
-}
-
-/// Where `make tour` and people put models.
-fn cache_folder() -> Option<PathBuf> {
-    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    set("STEPSCOPE_CACHE")
-        .or_else(|| Some(set("XDG_CACHE_HOME")?.join("stepscope")))
-        .or_else(|| Some(set("HOME")?.join(".cache").join("stepscope")))
-}
-
-/// What the cache folder directly holds of that name, with or without `.gguf`; or else a file of the recorded length,
-/// which the pre-flight then compares by hash.
-fn in_cache(recorded: &ModelIdentity) -> Option<PathBuf> {
-    let folder = cache_folder()?;
-    let names = [recorded.name.clone(), format!("{}.gguf", recorded.name)];
-    let is_plain = |name: &String| Path::new(name).file_name().is_some_and(|file| file == name.as_str());
-    let by_name = names.into_iter().filter(is_plain).map(|name| folder.join(name)).find(|path| path.exists());
-    let has_length = |path: &PathBuf| path.metadata().is_ok_and(|file| Some(file.len()) == recorded.file_bytes);
-    by_name.or_else(|| {
-        let mut files: Vec<PathBuf> = folder.read_dir().ok()?.filter_map(|entry| Some(entry.ok()?.path())).collect();
-        files.sort();
-        files.into_iter().find(has_length)
-    })
 }

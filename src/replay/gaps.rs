@@ -1,5 +1,6 @@
 //! What is known to be absent from a capture: such a gap says nothing about the engine.
 
+use super::batches::Batches;
 use super::recording::Recording;
 use crate::capture::records::LossRecord;
 
@@ -8,16 +9,21 @@ pub(super) const TOLD: usize = 100;
 
 /// Which records may be absent, and what says so.
 #[derive(Debug, Default)]
-pub(super) struct Gaps {
+pub(crate) struct Gaps {
     /// Request or step records.
-    pub(super) records: bool,
+    pub(crate) records: bool,
     /// Events.
-    pub(super) events: bool,
+    pub(crate) events: bool,
     /// Everything that is missing or damaged.
-    pub(super) in_words: Vec<String>,
+    pub(crate) in_words: Vec<String>,
 }
 
 impl Gaps {
+    /// Of a recording whose step records nobody else goes through.
+    pub(crate) fn alone(recording: &dyn Recording) -> Self {
+        Self::of(recording, &Batches::of(recording).unreadable)
+    }
+
     /// Reads damage and losses; `unreadable` are the step records that cannot be read.
     pub(super) fn of(recording: &dyn Recording, unreadable: &Told) -> Self {
         let losses = recording.losses();

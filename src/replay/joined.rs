@@ -4,7 +4,7 @@ use crate::capture::records::StepRecord;
 
 /// How many steps join up from the choice's beginning, where steps may be missing: up to the first that begins past the
 /// positions which the ones before it have read.
-pub(super) fn joined(steps: &[StepRecord], prompt: usize) -> usize {
+pub(crate) fn joined(steps: &[StepRecord], prompt: usize) -> usize {
     let joins = |(before, step): &(Option<&StepRecord>, &StepRecord)| {
         let read = before.map_or(Some(0), |before| read_by(before, prompt));
         let most = read.zip(cached_prefix(step, *before, prompt)).map(|(read, cached)| read + cached);
@@ -34,7 +34,7 @@ pub(super) fn read_by(step: &StepRecord, prompt: usize) -> Option<usize> {
 }
 
 /// Whether the step reads the prompt: it starts before the prompt's end.
-pub(super) fn is_prefill(step: &StepRecord, prompt: usize) -> bool {
+pub(crate) fn is_prefill(step: &StepRecord, prompt: usize) -> bool {
     (step.first_position as usize) < prompt
 }
 

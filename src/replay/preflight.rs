@@ -89,7 +89,7 @@ pub struct Preflight {
     /// One per check.
     pub guarantees: Vec<Guarantee>,
     /// Whether the engine that recorded follows the rules of this repository.
-    pub(super) own_rules: bool,
+    pub(crate) own_rules: bool,
     /// Why rows cannot be computed here as they were there.
     pub(super) other_arithmetic: Option<Skip>,
     /// Checks that cannot run at all, and why.

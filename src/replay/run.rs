@@ -11,6 +11,7 @@ use super::checks::{
     validity, whole,
 };
 use super::context::{Context, Masking, Row, Sequence, request_place};
+use super::execution::{Execution, run_prompt};
 use super::forward::{FeedError, Memory, PlainModel};
 use super::gaps::Gaps;
 use super::grammars::Grammars;
@@ -277,7 +278,7 @@ fn check_rows(sequence: &Sequence<'_>, prompt_memory: &mut PromptMemory, report:
                 }
                 if let Some(execution) = &mut execution {
                     let verdict = match execution {
-                        Ok(execution) => execution.check(&row, &recovered),
+                        Ok(execution) => forward::check(execution, &row, &recovered),
                         Err(verdict) => verdict.clone(),
                     };
                     report.enter(Forward, place, verdict);
@@ -301,15 +302,15 @@ fn check_rows(sequence: &Sequence<'_>, prompt_memory: &mut PromptMemory, report:
 }
 
 /// The plain execution of the sequence from its prompt, or the verdict on all of its rows.
-fn start<'a>(sequence: &'a Sequence<'a>, prompt_memory: &mut PromptMemory) -> Result<forward::Execution<'a>, Verdict> {
+fn start<'a>(sequence: &'a Sequence<'a>, prompt_memory: &mut PromptMemory) -> Result<Execution<'a>, Verdict> {
     let context = sequence.context;
     if let Some(skip) = context.blocked(CheckName::Forward) {
         return Err(Verdict::skipped(skip));
     }
     let Some(plain) = context.plain else { return Err(Verdict::skipped(context.preflight.no_model())) };
     let prompt = &sequence.admission.prompt_tokens;
-    match prompt_memory.get_or_insert_with(|| forward::run_prompt(plain, prompt)) {
-        Ok(memory) => Ok(forward::Execution::new(plain, sequence, memory.clone())),
+    match prompt_memory.get_or_insert_with(|| run_prompt(plain, prompt)) {
+        Ok(memory) => Ok(Execution::new(plain, prompt, memory.clone())),
         Err(error) => {
             let mut verdict = Verdict::new();
             verdict.mismatch("prompt_tokens", "tokens that the model can read".to_owned(), error.to_string());

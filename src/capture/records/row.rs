@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::super::wire;
+use crate::arith;
 
 /// What is known of one logits row.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -74,5 +75,20 @@ impl RowStatistics {
     /// Whether the row must not become a token: it has a NaN or +infinity, or nothing above -infinity.
     pub fn is_invalid(&self) -> bool {
         self.nan_count > 0 || self.positive_infinity_count > 0 || self.maximum == f32::NEG_INFINITY
+    }
+}
+
+impl From<arith::RowStatistics> for RowStatistics {
+    fn from(statistics: arith::RowStatistics) -> Self {
+        let arith::RowStatistics {
+            argmax,
+            maximum,
+            log_sum_exp,
+            nan_count,
+            positive_infinity_count,
+            negative_infinity_count,
+            checksum,
+        } = statistics;
+        Self { argmax, maximum, log_sum_exp, nan_count, positive_infinity_count, negative_infinity_count, checksum }
     }
 }

@@ -13,7 +13,7 @@ impl PlainModel<'_> {
         history: &mut History,
         rotation: &Rotation,
         input: &[f32],
-        tell: &mut dyn FnMut(&'static str, &[f32]),
+        tell: &mut dyn FnMut(&'static str, &mut [f32]),
     ) -> Vec<f32> {
         let config = &self.model.config;
         let head_size = config.head_size;
@@ -34,7 +34,7 @@ impl PlainModel<'_> {
             let value = |position: usize| &history[position][row + start..][..head_size];
             scalar::attention(query, history.len(), key, value, scale, output);
         }
-        tell("attention", &output);
+        tell("attention", &mut output);
         self.linear(&weights.output, &output)
     }
 

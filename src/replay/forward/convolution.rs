@@ -1,7 +1,7 @@
 //! The gated short convolution, over the inputs that the sequence has seen.
 
 use super::PlainModel;
-use super::memory::History;
+use super::memory::{self, History};
 use crate::arith::scalar;
 use crate::model::ConvolutionWeights;
 
@@ -14,7 +14,7 @@ impl PlainModel<'_> {
         weights: &ConvolutionWeights,
         history: &mut History,
         input: &[f32],
-        tell: &mut dyn FnMut(&'static str, &[f32]),
+        tell: &mut dyn FnMut(&'static str, &mut [f32]),
     ) -> Vec<f32> {
         let hidden_size = self.model.config.hidden_size;
         let projected = self.linear(&weights.in_projection, input);
@@ -22,21 +22,17 @@ impl PlainModel<'_> {
         let (c, x) = rest.split_at(hidden_size);
         let mut gated = vec![0.0; hidden_size];
         scalar::product(b, x, &mut gated);
-        history.push(gated.into());
 
         let width = weights.convolution.len() / hidden_size;
-        let before = vec![0.0; hidden_size];
-        let columns: Vec<&[f32]> = (0..width)
-            .map(|tap| (history.len() + tap).checked_sub(width).map_or(&before[..], |token| &history[token]))
-            .collect();
-        if let Some((_, before)) = columns.split_last() {
-            tell("history", &before.concat());
-        }
+        let mut before = memory::before(history, history.len(), width.saturating_sub(1), hidden_size);
+        tell("history", &mut before);
+        let columns: Vec<&[f32]> = before.chunks(hidden_size).chain([&gated[..]]).collect();
         let mut convolved = vec![0.0; hidden_size];
         scalar::short_convolution(&weights.convolution, &columns, &mut convolved);
         let mut output = vec![0.0; hidden_size];
         scalar::product(c, &convolved, &mut output);
-        tell("short_convolution", &output);
+        tell("short_convolution", &mut output);
+        history.push(gated.into());
         self.linear(&weights.out_projection, &output)
     }
 }

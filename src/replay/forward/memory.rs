@@ -38,3 +38,14 @@ impl Memory {
         position
     }
 }
+
+/// What the `count` positions before `position` keep, `size` elements each, oldest first; zeros before the sequence, and
+/// for positions that were not fed.
+pub(super) fn before(history: &History, position: usize, count: usize, size: usize) -> Vec<f32> {
+    let mut columns = vec![0.0; count * size];
+    for (column, out) in columns.chunks_mut(size).enumerate() {
+        let kept = (position + column).checked_sub(count).and_then(|position| history.get(position));
+        kept.into_iter().for_each(|kept| out.copy_from_slice(kept));
+    }
+    columns
+}

@@ -20,8 +20,9 @@ pub struct PlainModel<'a> {
     kv_type: KvType,
 }
 
-/// What is told of operations: the layer, if there is one, the name, and the output.
-pub type Listener<'a> = dyn FnMut(Option<usize>, &'static str, &[f32]) + 'a;
+/// What is told of operations: the layer, if there is one, the name, and the output, which what comes after is computed
+/// from: a listener that changes it sees what would have come of that.
+pub type Listener<'a> = dyn FnMut(Option<usize>, &'static str, &mut [f32]) + 'a;
 
 /// Why a token cannot be fed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -63,6 +64,24 @@ impl<'a> PlainModel<'a> {
         self.model
     }
 
+    /// The inputs of a layer's short convolution at the `count` positions before `position`, oldest first, from what
+    /// `memory` keeps; `None` of a layer that is none. Positions before the sequence, or not fed, count as zero.
+    pub fn inputs_before(&self, memory: &Memory, layer: usize, position: u32, count: usize) -> Option<Vec<f32>> {
+        self.history_columns(layer)?;
+        let history = memory.layers.get(layer)?;
+        Some(memory::before(history, position as usize, count, self.model.config.hidden_size))
+    }
+
+    /// Positions that the short convolution of a layer looks back on; `None` of a layer that is none.
+    pub fn history_columns(&self, layer: usize) -> Option<usize> {
+        match &self.model.weights.layers.get(layer)?.operator {
+            OperatorWeights::Attention(_) => None,
+            OperatorWeights::ShortConvolution(weights) => {
+                Some((weights.convolution.len() / self.model.config.hidden_size).saturating_sub(1))
+            }
+        }
+    }
+
     /// Appends `token` to the sequence and returns the output of the last layer, `hidden_size` elements.
     ///
     /// # Errors
@@ -91,11 +110,11 @@ impl<'a> PlainModel<'a> {
         }
         let mut hidden = vec![0.0; config.hidden_size];
         scalar::dequantize_row(&weights.embedding.view(), token as usize, &mut hidden);
-        tell(None, "embedding", &hidden);
+        tell(None, "embedding", &mut hidden);
         let rotation = self.rope.rotation(memory.advance());
         for (index, (layer, history)) in weights.layers.iter().zip(&mut memory.layers).enumerate() {
             let input = self.norm(&hidden, &layer.operator_norm);
-            let mut tell_of_layer = |name: &'static str, output: &[f32]| tell(Some(index), name, output);
+            let mut tell_of_layer = |name: &'static str, output: &mut [f32]| tell(Some(index), name, output);
             let output = match &layer.operator {
                 OperatorWeights::Attention(weights) => {
                     self.attention(weights, history, &rotation, &input, &mut tell_of_layer)
@@ -107,7 +126,7 @@ impl<'a> PlainModel<'a> {
             scalar::add(&mut hidden, &output);
             let output = self.feed_forward(layer, &self.norm(&hidden, &layer.feed_forward_norm));
             scalar::add(&mut hidden, &output);
-            tell(Some(index), "layer", &hidden);
+            tell(Some(index), "layer", &mut hidden);
         }
         Ok(hidden)
     }
