@@ -7,6 +7,8 @@ pub mod dump;
 pub mod export;
 pub mod faults;
 pub mod info;
+pub mod localize;
+mod models;
 mod output;
 pub mod params;
 pub mod record;
@@ -55,6 +57,7 @@ enum Command {
     Recover(recover::Options),
     Dump(dump::Options),
     Export(export::Options),
+    Localize(localize::Options),
     Faults(faults::Options),
 }
 
@@ -100,6 +103,7 @@ fn run(command: Command) -> anyhow::Result<Outcome> {
         Command::Recover(options) => recover::run(&options),
         Command::Dump(options) => dump::run(&options),
         Command::Export(options) => export::run(&options),
+        Command::Localize(options) => localize::run(&options),
         Command::Faults(options) => faults::run(&options),
     }
 }
