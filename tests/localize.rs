@@ -51,12 +51,16 @@ fn script(bench: &Bench) -> String {
 
 /// Records the requests with `settings`, sketched.
 fn record(model: SyntheticModel, settings: &[&str]) -> Recorded {
+    record_sketching("on", model, settings)
+}
+
+fn record_sketching(sketches: &str, model: SyntheticModel, settings: &[&str]) -> Recorded {
     let bench = Bench::new(&model, &requests());
     std::fs::write(bench.path("script.jsonl"), script(&bench)).unwrap();
     let script = bench.path("script.jsonl").display().to_string();
     let usual =
         ["--max-batch", "3", "--prefill-chunk", "24", "--drafter", "scripted", "--drafts", "5", "--draft-script"];
-    let arguments = [&usual[..], &[script.as_str(), "--sketches", "on"], settings].concat();
+    let arguments = [&usual[..], &[script.as_str(), "--sketches", sketches], settings].concat();
     let recorded = bench.record(&arguments);
     assert!(recorded.run.status < 2, "{}", recorded.run.stderr);
     let reader = CaptureReader::open(&recorded.capture).unwrap();
@@ -140,7 +144,7 @@ fn a_convolution_that_was_bounded_by_the_query_is_zeroed() {
     assert_eq!(place(&found), (Some(0), "short_convolution", "zeroed"), "{found:#}");
     assert_eq!((&found["row"], &found["found"]["magnitude"]), (&json!(0), &json!(0.0)), "{found:#}");
     assert!(found["expected"]["magnitude"].as_f64().unwrap() > 0.0);
-    // Both of the layer's own outputs that follow, and two of each layer but the first history.
+    // The layer's own output, and all of the layers after it.
     assert!(found["later"].as_u64().unwrap() >= 5, "{found:#}");
     assert!(step.prev_accepted > step.q_len, "{step:?}");
     assert_eq!(found["conditions"]["q_len"], step.q_len.unwrap());
@@ -413,4 +417,74 @@ fn foreign_captures_are_refused_with_why() {
     let without = stepscope(&arguments[..2], folder.path());
     assert_eq!(without.0, Some(2), "{}", without.2);
     assert!(without.2.contains("--model"), "{}", without.2);
+}
+
+/// Without sketches a step is run again under suppositions, and the one that gives every row as recorded tells the same.
+#[test]
+fn what_no_sketch_says_is_found_by_running_the_step_again() {
+    let faults = [
+        "state-bound-by-query",
+        "state-clamp-to-query",
+        "state-clamp-to-width",
+        "state-slot-zero",
+        "state-rolled-short",
+        "state-stale-count",
+        "state-count-zero",
+        "verify-position",
+    ];
+    for fault in faults {
+        let (_, sketched, _) = first(fault);
+        let recorded = record_sketching("off", SyntheticModel::lfm2(64), &["--inject", fault]);
+        let (status, found) = localized_in(&recorded, &[]);
+        assert_eq!((status, &found["sketches"]), (1, &json!("re-executed")), "{fault}: {found:#}");
+        assert_eq!(sketched["sketches"], "recorded", "{fault}");
+        for key in ["request", "step", "row", "layer", "op", "how", "columns", "from", "expected", "found", "later"] {
+            assert_eq!(found[key], sketched[key], "{fault}, {key}: {found:#}");
+        }
+    }
+}
+
+#[test]
+fn what_nothing_explains_is_said_to_need_sketches() {
+    let recorded = record_sketching("off", SyntheticModel::lfm2(64), &["--inject", "prefill-tail"]);
+    let model = recorded.bench.path("model.gguf");
+    let arguments = ["localize", recorded.capture.to_str().unwrap(), "--model", model.to_str().unwrap(), "--json"];
+    let (status, stdout, stderr) = stepscope(&arguments, Path::new("/nonexistent"));
+    assert_eq!((status, stdout.as_str()), (Some(2), ""), "{stderr}");
+    assert!(stderr.contains("step ") && stderr.contains("--sketches on"), "{stderr}");
+    // The head's own faults need no sketches: what it read is recorded.
+    let recorded = record_sketching("off", SyntheticModel::lfm2(64), &["--inject", "nan-sanitised"]);
+    let (status, found) = localized_in(&recorded, &[]);
+    assert_eq!((status, place(&found)), (1, (None, "logits", "zeroed")), "{found:#}");
+}
+
+/// The captures of the incident have no sketches.
+#[test]
+fn the_incident_is_localized_from_its_captures_alone() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("captures/incident");
+    let draft = folder.join("draft.gguf");
+    let of = |name: &str| {
+        let more = ["--draft-model", draft.to_str().unwrap()];
+        localized(&folder.join(name), &folder.join("target.gguf"), &more)
+    };
+    let (status, found) = of("faulty.mcap");
+    assert_eq!((status, place(&found)), (1, (Some(0), "short_convolution", "zeroed")), "{found:#}");
+    assert_eq!(found["supposed"], "the short_convolution of every layer zeroed");
+    let reader = CaptureReader::open(&folder.join("faulty.mcap")).unwrap();
+    let all = || reader.sequences().flat_map(|sequence| reader.steps(sequence)).map(Result::unwrap);
+    let step = all().find(|step| found["step"] == step.step && found["request"] == step.request).unwrap();
+    assert!(step.prev_accepted > step.q_len, "{step:?}");
+    assert!(all().filter(|other| other.step < step.step).all(|other| other.prev_accepted <= other.q_len));
+    for name in ["clean.mcap", "defaults.mcap"] {
+        let (status, found) = of(name);
+        assert_eq!((status, &found["op"], &found["missing"]), (0, &Value::Null, &json!([])), "{name}: {found:#}");
+        assert!(found["rows"].as_u64().unwrap() > 900, "{found:#}");
+    }
+    // A draft model is not run, and must still be the recorded one.
+    let (target, capture) = (folder.join("target.gguf"), folder.join("clean.mcap"));
+    let target = target.to_str().unwrap();
+    let arguments = ["localize", capture.to_str().unwrap(), "--model", target, "--draft-model", target];
+    let (status, _, stderr) = stepscope(&arguments, Path::new("/nonexistent"));
+    assert_eq!(status, Some(2), "{stderr}");
+    assert!(stderr.contains("--draft-model"), "{stderr}");
 }

@@ -33,13 +33,16 @@ use crate::replay::recording::Recording;
     after_help = "\
 --json prints one object: request, client_id, choice, step, row, position, layer, op, how, expected, found, later (how many
 operations of the row after it differ, too), conditions (of the step); columns where it is stale (positive: earlier), from where it
-is foreign, relative where it drifts or differs; rows (how many were compared) and missing. All but the last two are null where
-nothing differs.
+is foreign, relative where it drifts or differs; sketches (recorded or re-executed) and supposed; rows (how many were compared)
+and missing. All but the last two are null where nothing differs.
 
-A capture has sketches if it was recorded with --sketches on. One without is compared row by row.
+A capture has sketches if it was recorded with --sketches on. One without is compared row by row; of the first row that
+differs the step is run again as if one thing after the other had been done to it (the operations of all layers or of one zeroed,
+the state read so many columns earlier or later, a token read twice), and the operation is named if every row of the step
+comes out bit for bit as it is recorded.
 
 Exit status: 0 no difference; 1 localized; 2 could not run: another model, an engine without this arithmetic, or a row that
-differs without sketches to say where; 3 no difference, but data was missing.
+differs with neither sketches nor such a run to say where; 3 no difference, but data was missing.
 
 Example: stepscope localize C.mcap --model M.gguf --request call-00"
 )]

@@ -10,7 +10,7 @@ use crate::replay::gaps::Gaps;
 use crate::replay::passage::{Passage, is_same};
 
 /// How the difference is wrong; `None` if its row cannot be run.
-pub(super) fn how(job: &Job<'_>, gaps: &Gaps, standing: &Standing, found: &Found) -> Option<How> {
+pub(super) fn how(job: &Job<'_>, gaps: &Gaps, standing: &Standing<'_>, found: &Found) -> Option<How> {
     let run = standing.rows.get(found.row as usize)?;
     let seen = &found.seen;
     Some(match &seen.found {
@@ -37,7 +37,7 @@ pub(super) fn how(job: &Job<'_>, gaps: &Gaps, standing: &Standing, found: &Found
 }
 
 /// How a logits row is wrong, or a number that is told of it.
-fn of_row(job: &Job<'_>, gaps: &Gaps, standing: &Standing, found: &Found, row: &RowStatistics) -> Option<How> {
+fn of_row(job: &Job<'_>, gaps: &Gaps, standing: &Standing<'_>, found: &Found, row: &RowStatistics) -> Option<How> {
     let Figures::Row(expected) = found.seen.expected else { return None };
     if found.seen.operation == STATISTICS {
         let statistic = found.seen.statistic?;
@@ -66,7 +66,7 @@ fn of_row(job: &Job<'_>, gaps: &Gaps, standing: &Standing, found: &Found, row: &
 }
 
 /// By how many columns a history is another place's.
-fn stale(standing: &Standing, found: &Found, values: &[f32]) -> Option<i64> {
+fn stale(standing: &Standing<'_>, found: &Found, values: &[f32]) -> Option<i64> {
     if found.seen.operation != "history" {
         return None;
     }
@@ -82,7 +82,7 @@ fn stale(standing: &Standing, found: &Found, values: &[f32]) -> Option<i64> {
 fn foreign(
     job: &Job<'_>,
     gaps: &Gaps,
-    standing: &Standing,
+    standing: &Standing<'_>,
     found: &Found,
     is_of: &dyn Fn(&Run) -> bool,
 ) -> Option<Origin> {
@@ -93,7 +93,8 @@ fn foreign(
     }
     let neighbours = standing.step.batch.as_ref().map_or(&[][..], |batch| &batch.neighbours);
     neighbours.iter().find_map(|&(request, choice)| {
-        let neighbour = Standing::at(job, gaps, (request, choice), found.step)?;
+        let recorded = job.recording.request(request).ok()?;
+        let neighbour = Standing::at(job.plain, gaps, &recorded, choice, found.step)?;
         let row = neighbour.rows.iter().position(is_of)?;
         Some(origin(request, choice, row))
     })

@@ -5,6 +5,7 @@ mod compare;
 mod how;
 pub mod render;
 mod standing;
+mod suppose;
 mod walk;
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,6 +14,7 @@ use rayon::prelude::*;
 
 use self::compare::Seen;
 use self::standing::Standing;
+use self::suppose::{Supposed, suppose};
 use self::walk::Walk;
 use crate::capture::records::{RowStatistics, StepRecord};
 use crate::replay::forward::PlainModel;
@@ -74,6 +76,23 @@ pub struct Difference {
     pub found: Figures,
     /// How many sketched operations of the row after it differ, too; of the head input, whether the logits do.
     pub later: u64,
+    /// How the operation is known.
+    pub basis: Basis,
+}
+
+/// How it is known which operation differs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Basis {
+    /// What is recorded of it differs, and what is recorded of those before it does not.
+    Recorded,
+    /// The row has no sketches. The step was run again as if this had been done to it, and every row came out bit for bit as
+    /// it is recorded.
+    Supposed {
+        /// Rows of the step.
+        rows: usize,
+        /// What was supposed.
+        words: String,
+    },
 }
 
 /// How what was found is wrong.
@@ -176,10 +195,11 @@ pub enum LocalizeError {
         /// The step.
         step: u64,
     },
-    /// A row differs, and nothing says from which operation on.
+    /// A row differs, nothing says from which operation on, and it could not be found out.
     #[error(
-        "{capture}: request {request}, step {step}, row {row} is not what the model gives, and the capture has no sketches of \
-         the row that would say which operation differs first: record it with `stepscope record --sketches on`"
+        "{capture}: request {request}, step {step}, row {row} is not what the model gives; the capture has no sketches of \
+         the row that would say which operation differs first, and nothing that was supposed of the step gives its rows as \
+         they are recorded: record it with `stepscope record --sketches on`"
     )]
     NotSketched {
         /// Name of the capture.
@@ -334,23 +354,27 @@ fn follow_sequence(job: &Job<'_>, mut walk: Walk<'_>, earliest: &AtomicU64, foll
 }
 
 /// How the difference is wrong: its sequence is run again to the step, and its neighbours with it if need be.
-fn judge(job: &Job<'_>, gaps: &Gaps, found: Found) -> Result<Difference, LocalizeError> {
+fn judge(job: &Job<'_>, gaps: &Gaps, mut found: Found) -> Result<Difference, LocalizeError> {
     let unknown = || LocalizeError::NotSketched {
         capture: job.name.to_owned(),
         request: found.request,
         step: found.step,
         row: found.row,
     };
-    let standing = Standing::at(job, gaps, (found.request, found.choice), found.step).ok_or_else(unknown)?;
+    let recorded = job.recording.request(found.request).map_err(|_| unknown())?;
+    let standing = Standing::at(job.plain, gaps, &recorded, found.choice, found.step).ok_or_else(unknown)?;
+    let mut basis = Basis::Recorded;
     if !found.seen.is_first {
-        return Err(unknown());
+        let Supposed { seen, rows, words } = suppose(job, &standing, &found).ok_or_else(unknown)?;
+        basis = Basis::Supposed { rows, words };
+        found.seen = seen;
     }
     let how = how::how(job, gaps, &standing, &found).ok_or_else(unknown)?;
     let Standing { admission, step, .. } = standing;
     let Seen { layer, operation, expected, found: recorded, later, .. } = found.seen;
     Ok(Difference {
         request: found.request,
-        client_id: admission.client_id,
+        client_id: admission.client_id.clone(),
         choice: found.choice,
         position: step.rows.get(found.row as usize).map_or(0, |row| row.position),
         step,
@@ -361,5 +385,6 @@ fn judge(job: &Job<'_>, gaps: &Gaps, found: Found) -> Result<Difference, Localiz
         expected,
         found: recorded,
         later,
+        basis,
     })
 }

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
-use super::{Difference, Figures, How, Localized, Origin};
+use super::{Basis, Difference, Figures, How, Localized, Origin};
 use crate::capture::records::{SchedulerMode, StepPath, StepRecord};
 use crate::replay::passage::Shown;
 
@@ -45,6 +45,14 @@ pub fn json(localized: &Localized) -> Value {
         "expected": of(&|difference| figures_json(&difference.expected)),
         "found": of(&|difference| figures_json(&difference.found)),
         "later": of(&|difference| difference.later.into()),
+        "sketches": of(&|difference| match difference.basis {
+            Basis::Recorded => "recorded".into(),
+            Basis::Supposed { .. } => "re-executed".into(),
+        }),
+        "supposed": of(&|difference| match &difference.basis {
+            Basis::Recorded => Value::Null,
+            Basis::Supposed { words, .. } => words.as_str().into(),
+        }),
         "conditions": of(&|difference| json!({
             "path": difference.step.path,
             "scheduler": difference.step.scheduler,
@@ -135,6 +143,11 @@ fn of_difference(text: &mut String, capture: &str, difference: &Difference) {
         later => format!("{later} operations after it"),
     };
     let _ = writeln!(text, "  differ    {later} in this row, too");
+    if let Basis::Supposed { rows, words } = &difference.basis {
+        let rows = if *rows == 1 { "its row comes".to_owned() } else { format!("each of its {rows} rows comes") };
+        let _ =
+            writeln!(text, "  known     from running the step again with {words}: {rows} out bit for bit as recorded");
+    }
     let _ = writeln!(text, "  step      position {position}, {}", conditions(step));
 }
 

@@ -2,16 +2,19 @@
 
 use std::collections::BTreeMap;
 
-use super::Job;
 use super::walk::{Run, Walk};
 use crate::capture::records::{Admission, StepRecord};
 use crate::replay::execution::Execution;
+use crate::replay::forward::PlainModel;
 use crate::replay::gaps::Gaps;
 use crate::replay::joined::is_prefill;
+use crate::replay::recording::RecordedRequest;
 
 /// A step of a sequence, run again in plain.
-pub(super) struct Standing {
-    pub(super) admission: Admission,
+pub(super) struct Standing<'a> {
+    pub(super) admission: &'a Admission,
+    /// At the beginning of the step.
+    pub(super) walk: Walk<'a>,
     pub(super) step: StepRecord,
     /// What each row of the step passes through, as far as they could be run.
     pub(super) rows: Vec<Run>,
@@ -34,12 +37,17 @@ pub(super) struct Convolution {
     pub(super) column: usize,
 }
 
-impl Standing {
-    /// The sequence at its step of that number; `None` if it has none that can be run.
-    pub(super) fn at(job: &Job<'_>, gaps: &Gaps, (request, choice): (u64, u32), step: u64) -> Option<Self> {
-        let recorded = job.recording.request(request).ok()?;
+impl<'a> Standing<'a> {
+    /// A choice of the request at its step of that number; `None` if it has none that can be run.
+    pub(super) fn at(
+        plain: &'a PlainModel<'a>,
+        gaps: &Gaps,
+        recorded: &'a RecordedRequest,
+        choice: u32,
+        step: u64,
+    ) -> Option<Self> {
         let sequence = recorded.sequences.iter().find(|sequence| sequence.choice == choice)?;
-        let mut walk = Walk::start(job.plain, &recorded.admission, sequence, gaps, &mut None).ok()?;
+        let mut walk = Walk::start(plain, &recorded.admission, sequence, gaps, &mut None).ok()?;
         let prompt = recorded.admission.prompt_tokens.len();
         let mut state = StateRows::default();
         while walk.step()?.step < step {
@@ -49,6 +57,7 @@ impl Standing {
             walk.commit();
         }
         let record = walk.step().filter(|record| record.step == step)?.clone();
+        let at_the_beginning = walk.clone();
         let mut rows = Vec::new();
         for row in 0..record.rows.len() as u32 {
             let Ok(run) = walk.run(row, None) else { break };
@@ -56,7 +65,7 @@ impl Standing {
         }
         let first = record.rows.first().map_or(record.first_position, |row| row.position);
         let convolutions = state.around(&walk.execution, first);
-        Some(Self { admission: recorded.admission.clone(), step: record, rows, convolutions })
+        Some(Self { admission: &recorded.admission, walk: at_the_beginning, step: record, rows, convolutions })
     }
 }
 
@@ -101,24 +110,26 @@ impl StateRows {
 
 impl Convolution {
     /// What row number `row` of the step reads if its history begins so many columns earlier, or later if negative;
-    /// `None` where that is not known.
+    /// `None` where that is not known, and for rows that read nothing of the state.
     pub(super) fn stale(&self, row: usize, columns: i64) -> Option<Vec<f32>> {
-        // Later rows read the step's own inputs, too.
-        let (from, own) = (row, row.min(self.history));
-        let foreign = self.history.checked_sub(row).filter(|foreign| *foreign > 0)?;
-        let place = |start: usize, of: &[f32]| -> Option<Vec<f32>> {
-            let start = start + from;
-            Some(of.get(start * self.channels..(start + foreign) * self.channels)?.to_vec())
-        };
-        let wrong = if columns >= 0 {
-            // The inputs begin with a history of zeros, so that position 0 has one.
-            place(self.before.checked_sub(usize::try_from(columns).ok()?)?, &self.inputs)?
-        } else {
-            place(self.column + usize::try_from(-columns).ok()?, &self.row)?
-        };
+        let foreign = self.foreign(row, columns)?;
         let end = self.before + self.history + row;
-        let own = self.inputs.get((end - own) * self.channels..end * self.channels)?;
-        Some([&wrong, own].concat())
+        let own = self.inputs.get((end - row) * self.channels..end * self.channels)?;
+        Some([foreign, own].concat())
+    }
+
+    /// Likewise, without the step's own inputs, which later rows read after it.
+    pub(super) fn foreign(&self, row: usize, columns: i64) -> Option<&[f32]> {
+        let count = self.history.checked_sub(row).filter(|count| *count > 0)?;
+        let offset = usize::try_from(columns.unsigned_abs()).ok()?;
+        let (start, columns) = if columns >= 0 {
+            // The inputs begin with a history of zeros, so that position 0 has one.
+            (self.before.checked_sub(offset)?, &self.inputs)
+        } else {
+            (self.column.checked_add(offset)?, &self.row)
+        };
+        let start = start + row;
+        columns.get(start * self.channels..(start + count) * self.channels)
     }
 
     /// How many columns earlier or later there is anything to read.

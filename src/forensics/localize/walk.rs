@@ -10,6 +10,7 @@ use crate::replay::passage::Passage;
 use crate::replay::recording::{RecordedSequence, RowId};
 
 /// A sequence that is run again, at the beginning of a step.
+#[derive(Clone)]
 pub(super) struct Walk<'a> {
     admission: &'a Admission,
     sequence: &'a RecordedSequence,
