@@ -9,6 +9,8 @@ pub struct Condition {
     pub name: &'static str,
     /// What it counts. Conditions of one unit can be compared with each other, unless that is [`Unit::Id`].
     pub unit: Unit,
+    /// What it can be to a fault.
+    pub role: Role,
     /// What it says.
     pub meaning: &'static str,
     /// The first format version whose records say it; of older ones it is unknown.
@@ -37,6 +39,27 @@ pub enum Unit {
     Truth,
     /// One of a few words.
     Word,
+    /// Logits, and logarithms of probabilities.
+    Logits,
+    /// Probabilities.
+    Probability,
+}
+
+/// What a condition can be to a fault that shows in a step's logits: whether it may be looked for as the cause.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Role {
+    /// How the engine stood before the step had logits: a cause, of this step or of a later one.
+    State,
+    /// What the step's logits led to. It is no cause of them, and part of the engine's state in the next step.
+    Result,
+    /// How the logits stood: what a fault shows itself by.
+    Symptom,
+    /// A matter of what is being written, which the text decides and not the engine.
+    Content,
+    /// A number that tells requests apart.
+    Name,
+    /// A time: another one in every run.
+    Clock,
 }
 
 /// How a condition is read off a step record.
@@ -89,6 +112,8 @@ impl Unit {
             Self::Nanoseconds => "nanoseconds",
             Self::Truth => "truth",
             Self::Word => "word",
+            Self::Logits => "logits",
+            Self::Probability => "probability",
         }
     }
 }
@@ -188,14 +213,15 @@ impl Conditions {
     }
 }
 
-/// A condition, by its name, its unit, what it says and how it is read.
+/// A condition, by its name, its unit, its role, what it says and how it is read.
 macro_rules! conditions {
-    ($($name:ident $unit:ident $kind:ident $meaning:literal $(since $since:literal)? = $value:expr;)*) => {
+    ($($name:ident $unit:ident $role:ident $kind:ident $meaning:literal $(since $since:literal)? = $value:expr;)*) => {
         /// Every condition, in the order of the columns.
         pub const CONDITIONS: &[Condition] = &[
             $(Condition {
                 name: stringify!($name),
                 unit: Unit::$unit,
+                role: Role::$role,
                 meaning: $meaning,
                 since: 1 $(- 1 + $since)?,
                 read: Read::$kind($value),
@@ -205,41 +231,41 @@ macro_rules! conditions {
 }
 
 conditions! {
-    step Id Large "the step" = |step| Some(step.step);
-    request Id Large "the request" = |step| Some(step.request);
-    choice Id Small "the choice" = |step| Some(step.choice);
-    first_position Position Small "position of the first token read" = |step| Some(step.first_position);
-    time_ns Nanoseconds Large "when it was recorded" = |step| step.time_ns;
-    path Word Word "prefill, decode or verify" = |step| Some(match step.path? {
+    step Id State Large "the step" = |step| Some(step.step);
+    request Id Name Large "the request" = |step| Some(step.request);
+    choice Id Name Small "the choice" = |step| Some(step.choice);
+    first_position Position State Small "position of the first token read" = |step| Some(step.first_position);
+    time_ns Nanoseconds Clock Large "when it was recorded" = |step| step.time_ns;
+    path Word State Word "prefill, decode or verify" = |step| Some(match step.path? {
         StepPath::Prefill => "prefill",
         StepPath::Decode => "decode",
         StepPath::Verify => "verify",
     });
-    scheduler Word Word "sync or async" = |step| Some(match step.scheduler? {
+    scheduler Word State Word "sync or async" = |step| Some(match step.scheduler? {
         SchedulerMode::Sync => "sync",
         SchedulerMode::Async => "async",
     });
-    q_len Tokens Small "tokens read" = |step| step.q_len;
-    prev_accepted Tokens Small "accepted length of the step before" = |step| step.prev_accepted;
-    batch_slot Slots Small "place in the batch" = |step| step.batch.as_ref().map(|batch| batch.slot);
-    batch_size Slots Small "sequences in the batch" = |step| {
+    q_len Tokens State Small "tokens read" = |step| step.q_len;
+    prev_accepted Tokens State Small "accepted length of the step before" = |step| step.prev_accepted;
+    batch_slot Slots State Small "place in the batch" = |step| step.batch.as_ref().map(|batch| batch.slot);
+    batch_size Slots State Small "sequences in the batch" = |step| {
         step.batch.as_ref().map(|batch| u32::try_from(batch.neighbours.len()).map_or(u32::MAX, |count| count.saturating_add(1)))
     };
-    cached_prefix Position Small "tokens taken from the prefix cache" = |step| step.cached_prefix;
-    state_slot Slots Small "row of recurrent state" = |step| step.state.map(|state| state.slot);
-    state_column Tokens Small "column that its history began at" = |step| step.state.map(|state| state.column);
-    drafts Tokens Small "drafts in the query" = |step| Some(count(step.drafts.len()));
-    drafts_raw Tokens Small "drafts proposed" = |step| step.drafts_raw.as_ref().map(|drafts| count(drafts.len()));
-    withheld Tokens Small "drafts proposed and not verified" = |step| withheld(step, |_| true);
-    withheld_by_grammar Tokens Small "of these, refused by the grammar" = |step| withheld(step, |reason| reason == WithheldReason::Grammar);
-    withheld_as_missing Tokens Small "of these, never arrived" = |step| withheld(step, |reason| reason == WithheldReason::Missing);
-    withheld_at_limit Tokens Small "of these, past a limit" = |step| withheld(step, |reason| reason == WithheldReason::Limit);
-    drafts_accepted Tokens Small "drafts accepted" = |step| {
+    cached_prefix Position State Small "tokens taken from the prefix cache" = |step| step.cached_prefix;
+    state_slot Slots State Small "row of recurrent state" = |step| step.state.map(|state| state.slot);
+    state_column Tokens State Small "column that its history began at" = |step| step.state.map(|state| state.column);
+    drafts Tokens State Small "drafts in the query" = |step| Some(count(step.drafts.len()));
+    drafts_raw Tokens State Small "drafts proposed" = |step| step.drafts_raw.as_ref().map(|drafts| count(drafts.len()));
+    withheld Tokens State Small "drafts proposed and not verified" = |step| withheld(step, |_| true);
+    withheld_by_grammar Tokens State Small "of these, refused by the grammar" = |step| withheld(step, |reason| reason == WithheldReason::Grammar);
+    withheld_as_missing Tokens State Small "of these, never arrived" = |step| withheld(step, |reason| reason == WithheldReason::Missing);
+    withheld_at_limit Tokens State Small "of these, past a limit" = |step| withheld(step, |reason| reason == WithheldReason::Limit);
+    drafts_accepted Tokens Result Small "drafts accepted" = |step| {
         step.verdicts.as_ref().map(|verdicts| count(verdicts.iter().filter(|verdict| verdict.accepted).count()))
     };
-    emitted Tokens Small "accepted length: tokens emitted" = |step| Some(count(step.emitted.len()));
-    bonus Truth Truth "the last token is that of the row after all drafts" = |step| step.bonus;
-    stop Word Word "why the sequence ended, if it did" = |step| Some(match step.stop.as_ref()? {
+    emitted Tokens Result Small "accepted length: tokens emitted" = |step| Some(count(step.emitted.len()));
+    bonus Truth Result Truth "the last token is that of the row after all drafts" = |step| step.bonus;
+    stop Word Result Word "why the sequence ended, if it did" = |step| Some(match step.stop.as_ref()? {
         StopReason::EndToken(_) => "end_token",
         StopReason::StopToken(_) => "stop_token",
         StopReason::StopString(_) => "stop_string",
@@ -249,30 +275,30 @@ conditions! {
         StopReason::Failed(_) => "failed",
         StopReason::Cancelled => "cancelled",
     });
-    grammar_before Position Large "tokens that the grammar had consumed before" = |step| step.grammar.as_ref().map(|grammar| grammar.before);
-    grammar_after Position Large "tokens that it has consumed after" = |step| step.grammar.as_ref().map(|grammar| grammar.after);
-    grammar_terminated Truth Truth "whether it has ended" = |step| step.grammar.as_ref().map(|grammar| grammar.terminated);
-    reasoning Truth Truth "whether it has not begun" = |step| step.grammar.as_ref().map(|grammar| grammar.reasoning);
-    schedule_ns Nanoseconds Large "drafting and scheduling" = |step| step.timings.map(|timings| timings.schedule_ns);
-    forward_ns Nanoseconds Large "the forward pass" = |step| step.timings.map(|timings| timings.forward_ns);
-    sample_ns Nanoseconds Large "masks, sampling and acceptance" = |step| step.timings.map(|timings| timings.sample_ns);
-    rows Rows Small "logits rows" = |step| Some(count(known_rows(step)?.len()));
-    rows_masked Rows Small "rows with a mask" = |step| rows(step, is_masked);
-    rows_forced Rows Small "rows whose mask allows one token" since 2 = |step| rows(step, is_forced);
-    rows_misranked Rows Small "of these, rows whose best token was another" since 2 = |step| {
+    grammar_before Position State Large "tokens that the grammar had consumed before" = |step| step.grammar.as_ref().map(|grammar| grammar.before);
+    grammar_after Position Result Large "tokens that it has consumed after" = |step| step.grammar.as_ref().map(|grammar| grammar.after);
+    grammar_terminated Truth Result Truth "whether it has ended" = |step| step.grammar.as_ref().map(|grammar| grammar.terminated);
+    reasoning Truth State Truth "whether it has not begun" = |step| step.grammar.as_ref().map(|grammar| grammar.reasoning);
+    schedule_ns Nanoseconds Clock Large "drafting and scheduling" = |step| step.timings.map(|timings| timings.schedule_ns);
+    forward_ns Nanoseconds Clock Large "the forward pass" = |step| step.timings.map(|timings| timings.forward_ns);
+    sample_ns Nanoseconds Clock Large "masks, sampling and acceptance" = |step| step.timings.map(|timings| timings.sample_ns);
+    rows Rows State Small "logits rows" = |step| Some(count(known_rows(step)?.len()));
+    rows_masked Rows State Small "rows with a mask" = |step| rows(step, is_masked);
+    rows_forced Rows Content Small "rows whose mask allows one token" since 2 = |step| rows(step, is_forced);
+    rows_misranked Rows Symptom Small "of these, rows whose best token was another" since 2 = |step| {
         rows(step, |step, row| match row.forced {
             Some(forced) => forced.rank.map(|rank| rank > 0),
             None => is_forced(step, row),
         })
     };
-    rows_invalid Rows Small "rows with NaN or +infinity, or with nothing above -infinity" = |step| {
+    rows_invalid Rows Symptom Small "rows with NaN or +infinity, or with nothing above -infinity" = |step| {
         rows(step, |_, row| row.statistics.as_ref().map(RowStatistics::is_invalid))
     };
-    least_mask_population Vocabulary Small "tokens that its narrowest applied mask allows" = |step| {
+    least_mask_population Vocabulary Content Small "tokens that its narrowest applied mask allows" = |step| {
         let populations = known_rows(step)?.iter().map(|row| applied_population(step, row));
         populations.collect::<Option<Vec<_>>>()?.into_iter().flatten().min()
     };
-    worst_forced_rank Vocabulary Small "rank of the forced token that stood lowest" since 2 = |step| {
+    worst_forced_rank Vocabulary Symptom Small "rank of the forced token that stood lowest" since 2 = |step| {
         let ranks = known_rows(step)?.iter().map(|row| match (row.forced, is_forced(step, row)?) {
             (Some(forced), _) => Some(Some(forced.rank?)),
             (None, _) => Some(None),
@@ -283,7 +309,7 @@ conditions! {
 
 /// The rows of a step, where they are known. A record without any says nothing of them, unless its step is a chunk of the
 /// prompt that does not end it: that has none.
-fn known_rows(step: &StepRecord) -> Option<&[RowRecord]> {
+pub(crate) fn known_rows(step: &StepRecord) -> Option<&[RowRecord]> {
     let is_within_prompt = step.path == Some(StepPath::Prefill) && step.emitted.is_empty() && step.stop.is_none();
     (!step.rows.is_empty() || is_within_prompt).then_some(&step.rows)
 }
@@ -294,7 +320,7 @@ fn rows(step: &StepRecord, is_such: impl Fn(&StepRecord, &RowRecord) -> Option<b
 }
 
 /// Whether the row has a mask. That it has none is known of a step whose grammar is recorded.
-fn is_masked(step: &StepRecord, row: &RowRecord) -> Option<bool> {
+pub(crate) fn is_masked(step: &StepRecord, row: &RowRecord) -> Option<bool> {
     let has_mask = row.scheduler_mask.is_some()
         || row.applied_mask.is_some()
         || row.mask_population.is_some()
@@ -303,7 +329,7 @@ fn is_masked(step: &StepRecord, row: &RowRecord) -> Option<bool> {
 }
 
 /// Whether the scheduler's mask allows one token alone. Since version 2 a row with that mask says which, if it does.
-fn is_forced(step: &StepRecord, row: &RowRecord) -> Option<bool> {
+pub(crate) fn is_forced(step: &StepRecord, row: &RowRecord) -> Option<bool> {
     match row.scheduler_mask {
         _ if row.forced.is_some() => Some(true),
         Some(_) => Some(false),

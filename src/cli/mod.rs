@@ -2,6 +2,7 @@
 //!
 //! Results go to stdout, diagnostics to stderr; the exit status is the same for every command (see [`Outcome`]).
 
+pub mod correlate;
 pub mod demo;
 pub mod dump;
 pub mod export;
@@ -14,6 +15,7 @@ pub mod params;
 pub mod record;
 pub mod recover;
 pub mod replay;
+mod tokenizer;
 pub mod verify;
 
 use std::process::ExitCode;
@@ -57,6 +59,7 @@ enum Command {
     Recover(recover::Options),
     Dump(dump::Options),
     Export(export::Options),
+    Correlate(correlate::Options),
     Localize(localize::Options),
     Faults(faults::Options),
 }
@@ -103,6 +106,7 @@ fn run(command: Command) -> anyhow::Result<Outcome> {
         Command::Recover(options) => recover::run(&options),
         Command::Dump(options) => dump::run(&options),
         Command::Export(options) => export::run(&options),
+        Command::Correlate(options) => correlate::run(&options),
         Command::Localize(options) => localize::run(&options),
         Command::Faults(options) => faults::run(&options),
     }

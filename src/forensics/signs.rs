@@ -288,7 +288,8 @@ fn any(answers: impl Iterator<Item = Option<bool>>) -> Option<bool> {
     known
 }
 
-fn allows(mask: &MaskRecord, token: u32) -> bool {
+/// Whether a mask allows a token.
+pub(crate) fn allows(mask: &MaskRecord, token: u32) -> bool {
     token < mask.tokens && mask.bits.get(token as usize / 8).is_some_and(|byte| byte >> (token % 8) & 1 == 1)
 }
 

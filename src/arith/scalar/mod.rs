@@ -38,6 +38,7 @@ pub use random::{
 };
 pub use rope::{RopeTable, Rotation};
 pub use sketch::{PURPOSE_SKETCH, sketch};
+pub(crate) use statistics::mix;
 pub use statistics::{checksum, row_statistics};
 pub use trigonometry::{cos, sin};
 

@@ -56,7 +56,7 @@ fn checksum_of(row: &[f32]) -> u64 {
 
 /// SplitMix64's output function: a bijection in which every input bit reaches every output bit.
 #[inline(always)]
-fn mix(word: u64) -> u64 {
+pub(crate) fn mix(word: u64) -> u64 {
     let z = word.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

@@ -150,3 +150,25 @@ fn verdict<'a>(line: &Line<'a>) -> Option<&'a DraftVerdict> {
 fn hex(hash: [u8; 32]) -> String {
     blake3::Hash::from_bytes(hash).to_hex().to_string()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::capture::conditions::CONDITIONS;
+    use crate::capture::records::FORMAT_VERSION;
+    use crate::forensics::correlate::columns::ROW_COLUMNS;
+
+    /// A column that is added here needs a unit and a role there, or is none of numbers that labels could be made of.
+    #[test]
+    fn correlate_knows_every_column() {
+        let hashes = ["checksum", "scheduler_mask", "applied_mask"];
+        let of_answers = ["call_outcome", "broken_call"];
+        let known =
+            CONDITIONS.iter().map(|condition| condition.name).chain(ROW_COLUMNS.iter().map(|column| column.name));
+        let known: Vec<&str> = known.chain(Sign::ALL.map(Sign::name)).chain(hashes).chain(of_answers).collect();
+        let columns = Columns::of_format(FORMAT_VERSION).take();
+        let unknown: Vec<&str> =
+            columns.iter().map(|column| column.name().as_str()).filter(|name| !known.contains(name)).collect();
+        assert!(unknown.is_empty(), "no role is declared for {unknown:?}");
+    }
+}

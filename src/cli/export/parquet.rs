@@ -8,12 +8,13 @@ use anyhow::{Context, bail};
 use polars::prelude::{DataFrame, ParquetWriter};
 
 use super::super::Outcome;
+use super::super::tokenizer::recorded_tokenizer;
 use super::columns::Columns;
-use crate::capture::records::{Header, StepRecord};
+use crate::capture::records::StepRecord;
 use crate::capture::{CaptureError, CaptureReader};
 use crate::forensics::outcome::outcome_of_choice;
 use crate::forensics::signs::{SamplingRules, Seen, Sign};
-use crate::model::{Model, Tokenizer};
+use crate::model::Tokenizer;
 use crate::types::{ChoiceIndex, RequestId, SequenceId, StepId};
 
 /// Lines of one batch, a row group of the file.
@@ -22,7 +23,7 @@ const BATCH: usize = 64 << 10;
 /// Writes the table. Without the model it is not known what became of calls.
 pub(super) fn export(capture: &Path, out: &Path, model: Option<&Path>) -> anyhow::Result<Outcome> {
     let reader = CaptureReader::open(capture)?;
-    let tokenizer = model.map(|path| tokenizer(path, reader.header())).transpose()?;
+    let tokenizer = model.map(|path| recorded_tokenizer(path, reader.header())).transpose()?;
     if out.exists() {
         bail!("{}: exists already and is not overwritten; remove it or choose another name", out.display());
     }
@@ -75,28 +76,6 @@ fn write(reader: &CaptureReader, tokenizer: Option<&Tokenizer>, file: File) -> a
     writer.write_batch(&DataFrame::new_infer_height(columns.take())?)?;
     writer.finish()?;
     Ok((lines, unreadable))
-}
-
-/// The tokenizer of a model, which must be the recorded one as far as the capture says which that was.
-fn tokenizer(path: &Path, header: &Header) -> anyhow::Result<Tokenizer> {
-    let Model { tokenizer, identity, .. } = Model::load(path)?;
-    let recorded = header.model.as_ref().map(|model| model.tokenizer_hashes.as_slice()).unwrap_or_default();
-    let here = identity.tokenizer_hashes();
-    let of_one_kind = recorded
-        .iter()
-        .find_map(|recorded| Some((recorded, here.iter().find(|here| here.algorithm == recorded.algorithm)?)));
-    match of_one_kind {
-        Some((recorded, here)) if recorded.hex != here.hex => bail!(
-            "--model {}: the {} of its tokenizer is {}, and the recorded one's is {}; give the recorded model",
-            path.display(),
-            here.algorithm,
-            here.hex,
-            recorded.hex
-        ),
-        Some(_) => {}
-        None => eprintln!("warning: the capture does not say whether its tokenizer is that of {}", path.display()),
-    }
-    Ok(tokenizer)
 }
 
 /// What the steps of a sequence show, one after the other.
@@ -225,9 +204,9 @@ mod tests {
         assert_eq!(words(None, "without.parquet"), (0..3).map(|request| (request, None, None)).collect());
 
         let mut header = CaptureReader::open(&path("c.mcap")).unwrap().header().clone();
-        assert!(tokenizer(&path("model.gguf"), &header).is_ok());
+        assert!(recorded_tokenizer(&path("model.gguf"), &header).is_ok());
         header.model.as_mut().unwrap().tokenizer_hashes[0].hex = "00".to_owned();
-        let error = tokenizer(&path("model.gguf"), &header).unwrap_err().to_string();
+        let error = recorded_tokenizer(&path("model.gguf"), &header).unwrap_err().to_string();
         assert!(error.contains("the recorded one's is 00"), "{error}");
     }
 

@@ -1,0 +1,132 @@
+//! From captures to a table.
+
+use std::path::PathBuf;
+
+use super::Options;
+use super::findings::Findings;
+use crate::capture::{CaptureError, CaptureReader};
+use crate::cli::tokenizer::recorded_tokenizer;
+use crate::forensics::correlate::{Judge, Judgement, Label, Table, TableBuilder, UnitOfTable};
+use crate::forensics::outcome::outcome_of_choice;
+use crate::model::Tokenizer;
+
+/// What was read.
+pub(super) struct Input {
+    pub(super) captures: Vec<(PathBuf, CaptureReader)>,
+    pub(super) table: Table,
+    /// What is missing, and what was taken for granted, in words.
+    pub(super) notes: Vec<String>,
+    /// Whether a capture is damaged or was not finished.
+    is_damaged: bool,
+}
+
+impl Input {
+    /// Whether something could not be looked at: records, labels, or every step.
+    pub(super) fn is_missing_data(&self) -> bool {
+        let reading = self.table.reading;
+        self.is_damaged || reading.unreadable > 0 || reading.unknown > 0 || self.table.is_empty()
+    }
+}
+
+/// Closing tags, as special tokens.
+const CLOSING: [&str; 3] = ["</tool_call>", "</function>", "</parameter>"];
+
+/// Reads every step of the captures.
+pub(super) fn read(options: &Options) -> anyhow::Result<Input> {
+    let unit = if options.label == Label::BrokenCall { UnitOfTable::Sequence } else { UnitOfTable::Step };
+    let findings = match (&options.label, &options.replay) {
+        (Label::Finding(check), Some(path)) => Some(Findings::read(path, *check)?),
+        _ => None,
+    };
+    let mut builder = TableBuilder::new(unit, !options.every_step, &options.label.conditions());
+    let (mut captures, mut notes) = (Vec::new(), Vec::new());
+    let mut is_damaged = false;
+    for (index, path) in options.captures.iter().enumerate() {
+        let reader = CaptureReader::open(path)?;
+        let told = reader.issues().iter().map(ToString::to_string);
+        notes.extend(told);
+        if !reader.is_finished() {
+            notes.push(format!("{}: the recording was not finished", path.display()));
+        }
+        is_damaged |= !reader.is_finished() || !reader.issues().is_empty();
+        let tokenizer = match (&options.label, &options.model) {
+            (Label::BrokenCall | Label::MissedClose, Some(model)) => Some(recorded_tokenizer(model, reader.header())?),
+            _ => None,
+        };
+        let mut judge = Judge::new(&options.label, &reader, left_out(options, &reader, &mut notes));
+        if let (Label::MissedClose, Some(tokenizer)) = (&options.label, &tokenizer) {
+            judge.closing = closing(tokenizer)?;
+        }
+        if let Some(findings) = &findings {
+            judge.found = findings.of(path, &mut notes)?;
+        }
+        read_capture(
+            &mut builder,
+            &mut judge,
+            &reader,
+            index,
+            tokenizer.as_ref().filter(|_| unit == UnitOfTable::Sequence),
+        )?;
+        drop(judge);
+        captures.push((path.clone(), reader));
+    }
+    notes.iter().for_each(|note| eprintln!("warning: {note}"));
+    Ok(Input { captures, table: builder.finish(), notes, is_damaged })
+}
+
+fn read_capture(
+    builder: &mut TableBuilder,
+    judge: &mut Judge<'_>,
+    reader: &CaptureReader,
+    index: usize,
+    of_calls: Option<&Tokenizer>,
+) -> anyhow::Result<()> {
+    for sequence in reader.sequences() {
+        let whole = match of_calls {
+            None => None,
+            Some(tokenizer) => Some(match outcome_of_choice(reader, sequence, tokenizer, None)? {
+                None => Judgement::NoSite,
+                Some(outcome) if outcome.is_broken() => Judgement::Failing,
+                Some(_) => Judgement::Passing,
+            }),
+        };
+        builder.begin(index, sequence, reader.header().format_version, whole);
+        judge.begin();
+        for step in reader.steps(sequence) {
+            match step {
+                Ok(step) => builder.add(&step, judge.judge(&step)),
+                Err(error @ CaptureError::Io { .. }) => return Err(error.into()),
+                Err(error) => {
+                    eprintln!("warning: {error}");
+                    builder.unreadable();
+                    judge.begin();
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Forced tokens that are not looked at: the end tokens, unless they shall be.
+fn left_out(options: &Options, reader: &CaptureReader, notes: &mut Vec<String>) -> Vec<u32> {
+    if options.label != Label::ForcedMisrank || options.with_end_tokens {
+        return Vec::new();
+    }
+    let ends = reader.header().model.as_ref().and_then(|model| model.end_tokens.clone());
+    ends.unwrap_or_else(|| {
+        let path = reader.path().display();
+        notes.push(format!("{path}: the header names no end tokens, so that they count like any other"));
+        Vec::new()
+    })
+}
+
+fn closing(tokenizer: &Tokenizer) -> anyhow::Result<Vec<u32>> {
+    let token = |tag: &&str| tokenizer.token_id(tag).filter(|token| tokenizer.is_special(*token));
+    let tokens: Vec<u32> = CLOSING.iter().filter_map(token).map(|token| token.0).collect();
+    anyhow::ensure!(
+        !tokens.is_empty(),
+        "--label missed-close: the tokenizer has none of {} as a token of its own",
+        CLOSING.join(", ")
+    );
+    Ok(tokens)
+}
