@@ -154,8 +154,8 @@ fn is_engine(path: &str) -> bool {
 }
 
 #[test]
-fn replay_uses_nothing_of_the_engine() {
-    let found = imports(is_engine, |path| path.starts_with("replay/"));
+fn replay_and_forensics_use_nothing_of_the_engine() {
+    let found = imports(is_engine, |path| path.starts_with("replay/") || path.starts_with("forensics/"));
     assert!(found.is_empty(), "replay must be independent of the engine:\n{}", found.join("\n"));
 }
 

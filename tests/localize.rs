@@ -458,6 +458,28 @@ fn what_nothing_explains_is_said_to_need_sketches() {
     assert_eq!((status, place(&found)), (1, (None, "logits", "zeroed")), "{found:#}");
 }
 
+/// Faults of scheduling, grammar, sampling, parameters and tools leave every row as the model gives it.
+#[test]
+fn a_fault_that_has_no_operation_is_not_localized() {
+    let has_one = ["invalid-row-to-zero"];
+    let (_, listed, _) = stepscope(&["faults", "--json"], Path::new("/nonexistent"));
+    let listed: Vec<Value> = serde_json::from_str(&listed).unwrap();
+    let names = listed.iter().filter(|fault| !["state", "head"].contains(&fault["area"].as_str().unwrap()));
+    let names: Vec<&str> =
+        names.map(|fault| fault["name"].as_str().unwrap()).filter(|name| !has_one.contains(name)).collect();
+    assert!(names.len() > 35, "{names:?}");
+    let requests = requests() + &bench::constrained_requests();
+    let bench = Bench::new(&SyntheticModel::lfm2(11), &requests);
+    let settings =
+        ["--max-batch", "4", "--prefill-chunk", "24", "--drafter", "random", "--drafts", "4", "--sketches", "on"];
+    for name in names {
+        let recorded = bench.record(&[&settings[..], &["--inject", name]].concat());
+        assert!(recorded.run.status < 2, "{name}: {}", recorded.run.stderr);
+        let (status, found) = localized(&recorded.capture, &bench.path("model.gguf"), &[]);
+        assert_eq!((status, &found["op"]), (0, &Value::Null), "{name}: {found:#}");
+    }
+}
+
 /// The captures of the incident have no sketches.
 #[test]
 fn the_incident_is_localized_from_its_captures_alone() {

@@ -59,7 +59,7 @@ pub struct Options {
     /// Only this request: the id its client gave it, or its number.
     #[arg(long, value_name = "ID")]
     request: Option<String>,
-    /// Only this step.
+    /// Only this step. What is told of one after the first difference may stand on what went wrong before.
     #[arg(long, value_name = "N")]
     step: Option<u64>,
     /// How matrix products are computed. Every way gives the same bits; `scalar` is the definition.

@@ -4,6 +4,7 @@
 
 pub mod correlate;
 pub mod demo;
+pub mod diff;
 pub mod dump;
 pub mod export;
 pub mod faults;
@@ -61,6 +62,7 @@ enum Command {
     Export(export::Options),
     Correlate(correlate::Options),
     Localize(localize::Options),
+    Diff(diff::Options),
     Faults(faults::Options),
 }
 
@@ -108,6 +110,7 @@ fn run(command: Command) -> anyhow::Result<Outcome> {
         Command::Export(options) => export::run(&options),
         Command::Correlate(options) => correlate::run(&options),
         Command::Localize(options) => localize::run(&options),
+        Command::Diff(options) => diff::run(&options),
         Command::Faults(options) => faults::run(&options),
     }
 }

@@ -1,6 +1,7 @@
 //! From symptoms to causes: what can be read off the records of a step, and off those of a whole answer.
 
 pub mod correlate;
+pub mod diff;
 pub mod localize;
 pub mod outcome;
 pub mod repetition;

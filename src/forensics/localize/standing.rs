@@ -96,12 +96,13 @@ impl StateRows {
     fn around(mut self, execution: &Execution<'_>, first: u32) -> BTreeMap<usize, Convolution> {
         let (plain, memory) = (execution.plain(), execution.memory());
         let channels = plain.model().config.hidden_size;
+        // A position is what a record says.
+        let before = (first.min(memory.length())) as usize;
         let of_layer = |layer: usize| {
             let history = plain.history_columns(layer)?;
             let all = history + memory.length() as usize;
             let inputs = plain.inputs_before(memory, layer, memory.length(), all)?;
             let row = self.rows.remove(&layer).unwrap_or_default();
-            let before = first as usize;
             Some((layer, Convolution { channels, history, inputs, before, row, column: self.column }))
         };
         (0..plain.model().weights.layers.len()).filter_map(of_layer).collect()
