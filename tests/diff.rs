@@ -336,6 +336,11 @@ fn without_ids_a_request_is_known_by_number_and_prompt() {
     let (status, found) = diff(&a, &other);
     assert_eq!((status, requests(&found).len()), (3, 2), "{found:#}");
     assert_eq!(found["missing"].as_array().unwrap().len(), 2, "{found:#}");
+    // The ids of the one are not in the other: an engine may add something of its own to them.
+    let (status, found) = diff(&capture, &a);
+    assert_eq!((status, requests(&found).len()), (0, 3), "{found:#}");
+    assert!(requests(&found).iter().all(|request| request["matched_by"] == "number and prompt"), "{found:#}");
+    assert!(diff(&capture, &capture).1["requests"][0]["matched_by"] == "client id");
 }
 
 #[test]

@@ -17,35 +17,29 @@ use crate::replay::recording::Recording;
 ///
 /// The requests are run again plainly, by the model and from the recorded tokens, and what each row passed through is compared
 /// with what is recorded of it, operation by operation: the layers' sketches, what the LM head read, the row's checksum. Of all
-/// differences the earliest is told, and how it is wrong:
-///
-///   zeroed            zeros alone
-///   non-finite        a NaN or an infinity
-///   stale             the recurrent state of so many columns earlier or later
-///   foreign-row       what belongs to another row of the step, of this request or of a neighbour in the batch; of an
-///                     embedding, that of another token
-///   neighbours-value  the row is right, and a number that is told of it (its maximum, say) is another row's
-///   drift             the same but for rounding: no figure is off by more than 1% of the norm
-///   differs           none of these, with by how much
+/// differences the earliest is told, and how it is wrong.
 #[derive(clap::Args, Debug)]
-#[command(
-    verbatim_doc_comment,
-    after_help = "\
---json prints one object: request, client_id, choice, step, row, position, layer, op, how, expected, found, later (how many
-operations of the row after it differ, too), conditions (of the step); columns where it is stale (positive: earlier), from where it
-is foreign, relative where it drifts or differs; sketches (recorded or re-executed) and supposed; rows (how many were compared)
-and missing. All but the last two are null where nothing differs.
-
-A capture has sketches if it was recorded with --sketches on. One without is compared row by row; of the first row that
-differs the step is run again as if one thing after the other had been done to it (the operations of all layers or of one zeroed,
-the state read so many columns earlier or later, a token read twice), and the operation is named if every row of the step
-comes out bit for bit as it is recorded.
-
-Exit status: 0 no difference; 1 localized; 2 could not run: another model, an engine without this arithmetic, or a row that
-differs with neither sketches nor such a run to say where; 3 no difference, but data was missing.
-
-Example: stepscope localize C.mcap --model M.gguf --request call-00"
-)]
+#[command(after_help = "\
+How it is wrong:
+  zeroed            zeros alone
+  non-finite        a NaN or an infinity
+  stale             the recurrent state of so many columns earlier or later
+  foreign-row       what belongs to another row of the step, of this request or of a neighbour
+                    in the batch; of an embedding, that of another token
+  neighbours-value  the row is right, and a number that is told of it is another row's
+  drift             the same but for rounding: no figure is off by more than 1% of the norm
+  differs           none of these, with by how much\n\n\
+A capture has sketches if it was recorded with --sketches on. One without is compared row by row; of the first row that differs \
+the step is run again as if one thing after the other had been done to it (the operations of all layers or of one zeroed, the \
+state read so many columns earlier or later, a token read twice), and the operation is named if every row of the step comes out \
+bit for bit as it is recorded.\n\n\
+--json prints one object: request, client_id, choice, step, row, position, layer, op, how, expected, found, later (how many \
+operations of the row after it differ, too), conditions (of the step); columns where it is stale (positive: earlier), from where it \
+is foreign, relative where it drifts or differs; sketches (recorded or re-executed) and supposed; rows (how many were compared) \
+and missing. All but the last two are null where nothing differs.\n\n\
+Exit status: 0 no difference; 1 localized; 2 could not run: another model, an engine without this arithmetic, or a row that \
+differs with neither sketches nor such a run to say where; 3 no difference, but data was missing.\n\n\
+Example: stepscope localize C.mcap --model M.gguf --request call-00")]
 pub struct Options {
     /// The capture.
     capture: PathBuf,

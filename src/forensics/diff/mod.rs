@@ -11,7 +11,7 @@ mod sequence;
 
 pub use self::captures::{DiffError, SettingDifference};
 pub use self::conditions::{Kind, Unlike};
-use self::pairs::{Pair, Side};
+use self::pairs::Pair;
 use crate::capture::records::{StepRecord, StopReason};
 use crate::replay::recording::Recording;
 
@@ -42,6 +42,8 @@ pub struct Sequence {
     pub request: [u64; 2],
     /// The client's id for it.
     pub client_id: Option<String>,
+    /// How the one is known to be the other.
+    pub matched_by: MatchedBy,
     /// The choice.
     pub choice: u32,
     /// Where its outcomes part; `None` if they are the same, as far as both are recorded.
@@ -52,6 +54,28 @@ pub struct Sequence {
     pub row: Option<Condition>,
     /// Tokens that were compared.
     pub tokens: usize,
+}
+
+/// How a request of the one capture is known to be one of the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MatchedBy {
+    /// Their clients gave them the same id.
+    ClientId,
+    /// They have no id, or none that is in both captures: they have the same number and the same prompt.
+    NumberAndPrompt,
+    /// One of them was refused, and nothing but its number is known of it.
+    Number,
+}
+
+impl MatchedBy {
+    /// In words.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::ClientId => "client id",
+            Self::NumberAndPrompt => "number and prompt",
+            Self::Number => "number",
+        }
+    }
 }
 
 /// Where the outcomes of a sequence part.
@@ -122,26 +146,34 @@ pub fn diff(captures: [Capture<'_>; 2], request: Option<&str>) -> Result<Diff, D
     missing.extend(captures::gaps(captures));
     let pairs = pairs::pairs(captures, request, &mut missing)?;
     let mut sequences = Vec::new();
-    for Pair { requests, client_id } in pairs {
-        let request = [requests[0].number(), requests[1].number()];
-        if let [Side::Ran { .. }, Side::Ran { .. }] = requests {
-            // One pair at a time: a capture's steps need not fit into memory.
-            match [0, 1].map(|side: usize| captures[side].recording.request(request[side])) {
-                [Ok(a), Ok(b)] => {
-                    sequences.extend(sequence::compare(captures, [&a, &b], client_id.as_deref(), &mut missing));
-                }
-                faults => missing.extend(
-                    faults
-                        .into_iter()
-                        .zip(captures)
-                        .filter_map(|(fault, capture)| Some(format!("{}: {}", capture.name, fault.err()?))),
-                ),
-            }
+    for Pair { requests: [a, b], matched_by } in pairs {
+        let request = [a.number, b.number];
+        let client_id = a.client_id.as_ref().or(b.client_id.as_ref());
+        let whole = Sequence {
+            request,
+            client_id: client_id.cloned(),
+            matched_by,
+            choice: 0,
+            parting: None,
+            condition: None,
+            row: None,
+            tokens: 0,
+        };
+        if a.is_refused() || b.is_refused() {
+            let words = [a.admission(), b.admission()];
+            let parting = (words[0] != words[1]).then_some(Parting::Refusal(words));
+            sequences.push(Sequence { parting, ..whole });
             continue;
         }
-        let words = [requests[0].refusal(), requests[1].refusal()];
-        let parting = (words[0] != words[1]).then_some(Parting::Refusal(words));
-        sequences.push(Sequence { request, client_id, choice: 0, parting, condition: None, row: None, tokens: 0 });
+        // One pair at a time: a capture's steps need not fit into memory.
+        match [0, 1].map(|side: usize| captures[side].recording.request(request[side])) {
+            [Ok(a), Ok(b)] => sequences.extend(sequence::compare(captures, [&a, &b], &whole, &mut missing)),
+            faults => {
+                let faults = faults.into_iter().zip(captures);
+                missing
+                    .extend(faults.filter_map(|(fault, capture)| Some(format!("{}: {}", capture.name, fault.err()?))));
+            }
+        }
     }
     if sequences.is_empty() {
         missing.push("there is no request that both captures have".to_owned());

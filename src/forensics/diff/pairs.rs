@@ -1,72 +1,42 @@
 //! Which request of the one capture is which of the other.
 
-use super::{Capture, DiffError};
+use super::{Capture, DiffError, MatchedBy};
 use crate::replay::recording::RequestFault;
 
 /// A request that both captures have.
 pub(super) struct Pair {
     pub(super) requests: [Side; 2],
-    pub(super) client_id: Option<String>,
+    pub(super) matched_by: MatchedBy,
 }
 
 /// A request in one capture.
-pub(super) enum Side {
-    /// It ran.
-    Ran {
-        /// Its number.
-        number: u64,
-        /// What it is known by beside that.
-        known_by: KnownBy,
-    },
-    /// It was refused.
-    Refused {
-        /// Its number.
-        number: u64,
-    },
-}
-
-/// What a request is known by.
-#[derive(PartialEq)]
-pub(super) enum KnownBy {
-    /// The id that its client gave it.
-    Id(String),
-    /// Its prompt, if it has no such id.
-    Prompt(Vec<u32>),
+pub(super) struct Side {
+    pub(super) number: u64,
+    pub(super) client_id: Option<String>,
+    /// A hash of its prompt; `None` if it was refused: what is recorded of a refusal has none.
+    prompt: Option<blake3::Hash>,
 }
 
 impl Side {
-    pub(super) fn number(&self) -> u64 {
-        match self {
-            Self::Ran { number, .. } | Self::Refused { number } => *number,
-        }
+    pub(super) fn is_refused(&self) -> bool {
+        self.prompt.is_none()
     }
 
-    /// What became of it on admission, in words.
-    pub(super) fn refusal(&self) -> &'static str {
-        match self {
-            Self::Ran { .. } => "admitted",
-            Self::Refused { .. } => "refused",
-        }
-    }
-
-    fn client_id(&self) -> Option<&str> {
-        match self {
-            Self::Ran { known_by: KnownBy::Id(id), .. } => Some(id),
-            _ => None,
-        }
-    }
-
-    /// Whether it is the same request as one of the other capture.
-    fn is(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Self::Ran { known_by: a, .. }, Self::Ran { known_by: b, .. }) => {
-                a == b && (matches!(a, KnownBy::Id(_)) || self.number() == other.number())
-            }
-            // What is recorded of a refusal has no prompt.
-            (a, b) => a.number() == b.number(),
-        }
+    /// What became of it on admission, in a word.
+    pub(super) fn admission(&self) -> &'static str {
+        if self.is_refused() { "refused" } else { "admitted" }
     }
 }
+
+/// Whether a request of the first capture is one of the second.
+type IsSame = fn(&Side, &Side) -> bool;
+
+/// The ways of matching, each tried on what those before it have left.
+const WAYS: [(MatchedBy, IsSame); 3] = [
+    (MatchedBy::ClientId, |a, b| a.client_id.is_some() && a.client_id == b.client_id),
+    (MatchedBy::NumberAndPrompt, |a, b| a.number == b.number && a.prompt.is_some() && a.prompt == b.prompt),
+    (MatchedBy::Number, |a, b| a.number == b.number && (a.is_refused() || b.is_refused())),
+];
 
 /// The requests that both captures have; those of one alone, and those that cannot be had, are told in `missing`.
 ///
@@ -78,40 +48,40 @@ pub(super) fn pairs(
     missing: &mut Vec<String>,
 ) -> Result<Vec<Pair>, DiffError> {
     let [mut a, mut b] = captures.map(|capture| sides(capture, missing));
+    let mut pairs = Vec::new();
+    for (matched_by, is_same) in WAYS {
+        let mut left = Vec::new();
+        for side in a {
+            match b.iter().position(|other| is_same(&side, other)) {
+                Some(place) => pairs.push(Pair { requests: [side, b.remove(place)], matched_by }),
+                None => left.push(side),
+            }
+        }
+        a = left;
+    }
+    pairs.sort_by_key(|pair| pair.requests[0].number);
     if let Some(id) = wanted {
-        let has_id = a.iter().any(|side| side.client_id() == Some(id));
+        let all = || pairs.iter().map(|pair| &pair.requests[0]).chain(&a);
+        let has_id = all().any(|side| side.client_id.as_deref() == Some(id));
         let is_wanted = |side: &Side| match has_id {
-            true => side.client_id() == Some(id),
-            false => id.parse() == Ok(side.number()),
+            true => side.client_id.as_deref() == Some(id),
+            false => id.parse() == Ok(side.number),
         };
-        a.retain(is_wanted);
-        if a.is_empty() {
+        if !all().any(is_wanted) {
             return Err(DiffError::NoRequest { capture: captures[0].name.to_owned(), id: id.to_owned() });
         }
+        pairs.retain(|pair| is_wanted(&pair.requests[0]));
+        a.retain(is_wanted);
+        b.clear();
     }
-    // What ran is known by more than its number.
-    a.sort_by_key(|side| (matches!(side, Side::Refused { .. }), side.number()));
-    let mut pairs = Vec::new();
-    for side in a {
-        match b.iter().position(|other| side.is(other)) {
-            Some(place) => {
-                let other = b.remove(place);
-                let client_id = side.client_id().map(str::to_owned);
-                pairs.push(Pair { requests: [side, other], client_id });
-            }
-            None => missing.push(only(captures[0], &side)),
-        }
-    }
-    if wanted.is_none() {
-        missing.extend(b.iter().map(|side| only(captures[1], side)));
-    }
-    pairs.sort_by_key(|pair: &Pair| pair.requests[0].number());
+    missing.extend(a.iter().map(|side| only(captures[0], side)));
+    missing.extend(b.iter().map(|side| only(captures[1], side)));
     Ok(pairs)
 }
 
 fn only(capture: Capture<'_>, side: &Side) -> String {
-    let id = side.client_id().map_or(String::new(), |id| format!(" (`{id}`)"));
-    format!("request {}{id} is in {} alone", side.number(), capture.name)
+    let id = side.client_id.as_ref().map_or(String::new(), |id| format!(" (`{id}`)"));
+    format!("request {}{id} is in {} alone", side.number, capture.name)
 }
 
 fn sides(capture: Capture<'_>, missing: &mut Vec<String>) -> Vec<Side> {
@@ -119,11 +89,14 @@ fn sides(capture: Capture<'_>, missing: &mut Vec<String>) -> Vec<Side> {
     for number in capture.recording.requests() {
         match capture.recording.request(number) {
             Ok(request) => {
-                let admission = request.admission;
-                let known_by = admission.client_id.map_or(KnownBy::Prompt(admission.prompt_tokens), KnownBy::Id);
-                sides.push(Side::Ran { number, known_by });
+                let mut prompt = blake3::Hasher::new();
+                for token in &request.admission.prompt_tokens {
+                    prompt.update(&token.to_le_bytes());
+                }
+                let client_id = request.admission.client_id;
+                sides.push(Side { number, client_id, prompt: Some(prompt.finalize()) });
             }
-            Err(RequestFault::Refused) => sides.push(Side::Refused { number }),
+            Err(RequestFault::Refused) => sides.push(Side { number, client_id: None, prompt: None }),
             Err(fault) => missing.push(format!("{}: request {number}: {fault}", capture.name)),
         }
     }

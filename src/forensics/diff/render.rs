@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
-use super::{At, Condition, Diff, Kind, Parting, Sequence, Unlike};
+use super::{At, Condition, Diff, Kind, MatchedBy, Parting, Sequence, Unlike};
 
 /// One object: `captures`, `same`, `parted`, `requests` (each sequence that parts or whose conditions do), `settings`, `missing`.
 pub fn json(names: [&str; 2], diff: &Diff) -> Value {
@@ -30,6 +30,7 @@ fn sequence_json(sequence: &Sequence) -> Value {
     let mut object = json!({
         "request": sequence.request,
         "client_id": sequence.client_id,
+        "matched_by": sequence.matched_by.name(),
         "choice": sequence.choice,
         "tokens": sequence.tokens,
         "parts": sequence.parting.as_ref().map(name),
@@ -148,6 +149,10 @@ pub fn text(names: [&str; 2], diff: &Diff) -> String {
     let _ = writeln!(text, "\n{all} in both: {parted} part, {} have the same tokens, rows and ends", all - parted);
     if otherwise > 0 {
         let _ = writeln!(text, "of the latter {otherwise} came by them under other conditions, which --json lists");
+    }
+    let by_prompt = diff.sequences.iter().filter(|sequence| sequence.matched_by == MatchedBy::NumberAndPrompt).count();
+    if by_prompt > 0 {
+        let _ = writeln!(text, "{by_prompt} are matched by number and prompt, for want of an id that is in both");
     }
     for sequence in diff.sequences.iter().filter(|sequence| sequence.parting.is_some()) {
         of_sequence(&mut text, sequence);

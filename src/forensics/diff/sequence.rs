@@ -6,26 +6,17 @@ use crate::capture::records::{Admission, RowRecord, StepRecord, StopReason};
 use crate::replay::joined::{is_prefill, joined};
 use crate::replay::recording::{RecordedRequest, RecordedSequence};
 
-/// Compares every choice that both captures have; what cannot be compared is told in `missing`.
+/// Compares every choice that both captures have, each as `whole` with what came of it; what cannot be compared is told in `missing`.
 pub(super) fn compare(
     captures: [Capture<'_>; 2],
     requests: [&RecordedRequest; 2],
-    client_id: Option<&str>,
+    whole: &Sequence,
     missing: &mut Vec<String>,
 ) -> Vec<Sequence> {
     let [a, b] = requests;
-    let request = requests.map(|request| request.admission.request);
-    let of_choice = |choice, parting| Sequence {
-        request,
-        client_id: client_id.map(str::to_owned),
-        choice,
-        parting,
-        condition: None,
-        row: None,
-        tokens: 0,
-    };
+    let request = whole.request;
     if let Some(parting) = prompts([&a.admission.prompt_tokens, &b.admission.prompt_tokens]) {
-        return vec![of_choice(0, Some(parting))];
+        return vec![Sequence { parting: Some(parting), ..whole.clone() }];
     }
     let params = conditions::of_admissions([&a.admission, &b.admission]);
     let mut choices: Vec<u32> = requests.iter().flat_map(|request| &request.sequences).map(|one| one.choice).collect();
@@ -47,7 +38,7 @@ pub(super) fn compare(
             let place = format!("{}: request {}, choice {choice}", capture.name, trail.request);
             missing.extend(trail.missing.iter().map(|why| format!("{place}: {why}")));
         }
-        compared.push(part(of_choice(choice, None), &trails, params.clone()));
+        compared.push(part(Sequence { choice, ..whole.clone() }, &trails, params.clone()));
     }
     compared
 }
