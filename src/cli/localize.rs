@@ -35,8 +35,8 @@ state read so many columns earlier or later, a token read twice), and the operat
 bit for bit as it is recorded.\n\n\
 --json prints one object: request, client_id, choice, step, row, position, layer, op, how, expected, found, later (how many \
 operations of the row after it differ, too), conditions (of the step); columns where it is stale (positive: earlier), from where it \
-is foreign, relative where it drifts or differs; sketches (recorded or re-executed) and supposed; rows (how many were compared) \
-and missing. All but the last two are null where nothing differs.\n\n\
+is foreign, relative where it drifts or differs; sketches (recorded or re-executed) and supposed; missing; and rows \
+(how many were compared), null where something differs. The others are null where nothing does.\n\n\
 Exit status: 0 no difference; 1 localized; 2 could not run: another model, an engine without this arithmetic, or a row that \
 differs with neither sketches nor such a run to say where; 3 no difference, but data was missing.\n\n\
 Example: stepscope localize C.mcap --model M.gguf --request call-00")]

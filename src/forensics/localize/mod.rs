@@ -43,8 +43,8 @@ pub struct Job<'a> {
 pub struct Localized {
     /// The earliest difference; `None` if nothing differs.
     pub difference: Option<Difference>,
-    /// Rows that were compared; up to the difference, or a few more, if there is one.
-    pub rows: u64,
+    /// Rows that were compared; `None` with a difference, for how far the other requests had come by then is chance.
+    pub rows: Option<u64>,
     /// What could not be compared, in words.
     pub missing: Vec<String>,
 }
@@ -247,7 +247,8 @@ pub fn localize(job: &Job<'_>) -> Result<Localized, LocalizeError> {
     if followed.rows == 0 && missing.is_empty() {
         missing.push("there is no row to compare".to_owned());
     }
-    Ok(Localized { difference, rows: followed.rows, missing })
+    let rows = difference.is_none().then_some(followed.rows);
+    Ok(Localized { difference, rows, missing })
 }
 
 fn check_repeatable(job: &Job<'_>) -> Result<(), LocalizeError> {

@@ -111,14 +111,14 @@ pub fn text(capture: &str, localized: &Localized) -> String {
     if localized.missing.len() > SHOWN {
         let _ = writeln!(text, "missing: {} more, which --json lists", localized.missing.len() - SHOWN);
     }
+    let rows = localized.rows.unwrap_or_default();
     match &localized.difference {
         Some(difference) => of_difference(&mut text, capture, difference),
         None if localized.missing.is_empty() => {
-            let _ = writeln!(text, "{capture}: no difference: each of {} rows is what the model gives", localized.rows);
+            let _ = writeln!(text, "{capture}: no difference: each of {rows} rows is what the model gives");
         }
         None => {
-            let _ =
-                writeln!(text, "{capture}: no difference in {} rows, but data is missing: see above", localized.rows);
+            let _ = writeln!(text, "{capture}: no difference in {rows} rows, but data is missing: see above");
         }
     }
     text
