@@ -31,7 +31,7 @@ fn the_demo_tells_the_incident() {
     assert!(number(&story["broken"]["faulty"]) >= 15, "{story:#}");
     for untouched in ["defaults", "async15"] {
         assert_eq!((&story["broken"][untouched], &story["findings"][untouched]), (&0.into(), &0.into()), "{story:#}");
-        for table in ["tokens", "end_token", "uncensored"] {
+        for table in ["tokens", "end_token", "censored"] {
             assert_eq!(story["tables"][untouched][table]["true"][1], 0, "no query shrinks: {story:#}");
         }
     }
@@ -40,11 +40,12 @@ fn the_demo_tells_the_incident() {
         let checks: Vec<&String> = story["findings_by_check"][shrinking].as_object().unwrap().keys().collect();
         assert_eq!(checks, ["forward"], "{shrinking}: {story:#}");
     }
-    // By whether the step before had accepted more than this one verifies, up to the first that is misranked, the end token apart.
-    let table = |side: &str| (number(&story["table"][side][0]), number(&story["table"][side][1]));
-    let (misranked, all) = table("true");
+    // By whether the step before had accepted more than this one verifies, the end token apart.
+    let part = |table: &str, side: &str| (number(&story[table][side][0]), number(&story[table][side][1]));
+    let (misranked, all) = part("table", "true");
     assert!(all >= 20 && misranked * 2 >= all, "{misranked} of {all}: {story:#}");
-    let (misranked, all) = table("false");
+    // Of each request, up to the first step that goes wrong.
+    let (misranked, all) = part("censored", "false");
     assert!(all >= 50 && misranked * 50 <= all, "{misranked} of {all}: {story:#}");
 
     // What it leaves goes on from there.

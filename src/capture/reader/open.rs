@@ -198,8 +198,8 @@ pub(super) fn wrong_index<'a>(layout: &Layout, segment: u32, block: &'a Block) -
 
 fn compare_times(segment: &Segment, block: &Block) -> Option<String> {
     let (first, last) = segment.chunk.as_ref()?.log_times;
-    let times = block.slots.iter().map(|slot| slot.header.log_time);
-    let outside = times.into_iter().find(|time| !(first..=last).contains(time))?;
+    let mut times = block.slots.iter().map(|slot| slot.header.log_time);
+    let outside = times.find(|time| !(first..=last).contains(time))?;
     Some(format!("the chunk's header says that its messages are of times {first} to {last}, one is of {outside}"))
 }
 

@@ -76,7 +76,9 @@ impl Incident {
     /// Records and replays the requests, with every check. `clean` are the calls to be; those that were asked for if there
     /// are none.
     pub(super) fn run(&self, setup: &'static Setup, clean: Option<&Calls>) -> anyhow::Result<Run> {
-        let capture = self.path(setup, "mcap");
+        let (capture, config) = (self.path(setup, "mcap"), self.path(setup, "toml"));
+        std::fs::write(&config, setup.config(&self.files.draft()))
+            .with_context(|| format!("write {}", config.display()))?;
         let summary = self.record(setup, record::Options::default(), &capture)?;
         let reader = CaptureReader::open(&capture)?;
         let table = Table::of(&reader)?;
@@ -92,7 +94,7 @@ impl Incident {
         Ok(Run { setup, summary, report, calls, outcomes: known, table })
     }
 
-    /// What recording costs: both ways take turns, and the quicker of each counts.
+    /// What recording a setup that has run costs: both ways take turns, and the quicker of each counts.
     pub(super) fn cost(&self, setup: &'static Setup) -> anyhow::Result<Cost> {
         let folder = tempfile::tempdir_in(&self.folder).context("make a temporary folder")?;
         let mut cost = Cost { recorded_seconds: f64::INFINITY, bare_seconds: f64::INFINITY };
@@ -116,15 +118,12 @@ impl Incident {
     }
 
     fn record(&self, setup: &Setup, options: record::Options, capture: &Path) -> anyhow::Result<Summary> {
-        let config = self.path(setup, "toml");
-        std::fs::write(&config, setup.config(&self.files.draft()))
-            .with_context(|| format!("write {}", config.display()))?;
         let options = record::Options {
             model: Some(self.files.target()),
             requests: Some(self.files.requests()),
             out: Some(capture.to_owned()),
             outputs: Some(capture.with_extension("jsonl")),
-            config: Some(config),
+            config: Some(self.path(setup, "toml")),
             ..options
         };
         record::record(options).with_context(|| format!("record `{}`", setup.name))

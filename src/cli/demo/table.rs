@@ -2,12 +2,11 @@
 
 use std::ops::AddAssign;
 
+use anyhow::Context;
 use serde_json::{Value, json};
 
-use crate::capture::records::{RowRecord, StepRecord};
-use anyhow::Context;
-
 use crate::capture::CaptureReader;
+use crate::capture::records::{RowRecord, StepRecord};
 
 /// Steps with a forced token.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -28,12 +27,13 @@ pub(super) struct Split {
 /// flatter the rest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Table {
-    /// Of each request, the steps up to the first with a misranked token: those after it stand on what went wrong there.
+    /// Every step.
     pub(super) tokens: Split,
     /// The same for the end token.
     pub(super) end: Split,
-    /// Of each request, every step; the end token apart.
-    pub(super) uncensored: Split,
+    /// Of each request, the steps up to the first with a misranked token, the end token apart: those after it stand on what
+    /// went wrong there.
+    pub(super) censored: Split,
 }
 
 impl Table {
@@ -61,10 +61,10 @@ impl Table {
         let is_end = |row: &&RowRecord| row.forced.is_some_and(|forced| ends.contains(&forced.token));
         let (end, tokens): (Vec<&RowRecord>, Vec<&RowRecord>) = step.rows.iter().partition(is_end);
         let (end, tokens) = (Steps::of(&end), Steps::of(&tokens));
-        *self.uncensored.side(is_shrunk) += tokens;
+        *self.tokens.side(is_shrunk) += tokens;
+        *self.end.side(is_shrunk) += end;
         if !*has_gone_wrong {
-            *self.tokens.side(is_shrunk) += tokens;
-            *self.end.side(is_shrunk) += end;
+            *self.censored.side(is_shrunk) += tokens;
         }
         *has_gone_wrong |= tokens.misranked + end.misranked > 0;
     }
@@ -82,7 +82,7 @@ impl Split {
 }
 
 impl Steps {
-    /// Those of one step: one or none.
+    /// Those of one step: one or none. An invalid row has no ranks, and is told by the check `validity`.
     fn of(rows: &[&RowRecord]) -> Self {
         let ranks: Vec<u32> = rows.iter().filter_map(|row| row.forced?.rank).collect();
         Self { misranked: u64::from(ranks.iter().any(|rank| *rank > 0)), all: u64::from(!ranks.is_empty()) }
