@@ -57,6 +57,10 @@ pub struct Options {
     /// The model that was recorded, for `missed-close` and `broken-call`: its tokenizer says which tokens are tags.
     #[arg(long, value_name = "MODEL")]
     model: Option<PathBuf>,
+    /// The calls that should come, for `broken-call`: a capture of a clean run, or JSON lines with the `custom_id` of a request
+    /// and the `name` and `arguments` of a call. Without it a call is broken by its form and its tool's schema alone.
+    #[arg(long, value_name = "CALLS")]
+    expected: Option<PathBuf>,
     /// What `replay --json` printed of these captures, for `finding`.
     #[arg(long, value_name = "R.json")]
     replay: Option<PathBuf>,
@@ -96,9 +100,13 @@ pub fn run(options: &Options) -> anyhow::Result<Outcome> {
             "--label {}: replay the captures first (`stepscope replay CAPTURE... --json > R.json`), and give --replay R.json",
             options.label
         ),
-        Label::ForcedMisrank if options.with_end_tokens => {}
-        _ if options.with_end_tokens => bail!("--with-end-tokens: it is for the label forced-misrank"),
         _ => {}
+    }
+    if options.with_end_tokens && options.label != Label::ForcedMisrank {
+        bail!("--with-end-tokens: it is for the label forced-misrank");
+    }
+    if options.expected.is_some() && options.label != Label::BrokenCall {
+        bail!("--expected: it is for the label broken-call");
     }
     let input = read::read(options)?;
     let settings = Settings { permutations: usize::from(options.permutations), seed: options.seed };

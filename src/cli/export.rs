@@ -30,6 +30,10 @@ pub struct Options {
     /// The model that was recorded, for `call_outcome` and `broken_call`, which are null without it.
     #[arg(long, value_name = "MODEL")]
     model: Option<PathBuf>,
+    /// The calls that should come: a capture of a clean run, or JSON lines with the `custom_id` of a request and the `name`
+    /// and `arguments` of a call. Without it a call is broken by its form and its tool's schema alone.
+    #[arg(long, value_name = "CALLS", requires = "model")]
+    expected: Option<PathBuf>,
 }
 
 /// Runs the command.
@@ -38,7 +42,7 @@ pub struct Options {
 /// When the capture cannot be read or the table not written; always, in a build without `analytics`.
 #[cfg(feature = "analytics")]
 pub fn run(options: &Options) -> anyhow::Result<Outcome> {
-    parquet::export(&options.capture, &options.out, options.model.as_deref())
+    parquet::export(options)
 }
 
 /// Runs the command.

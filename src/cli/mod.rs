@@ -6,6 +6,7 @@ pub mod correlate;
 pub mod demo;
 pub mod diff;
 pub mod dump;
+mod expected;
 pub mod export;
 pub mod faults;
 pub mod info;

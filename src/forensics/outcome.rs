@@ -4,8 +4,10 @@
 //! opens and closes; elsewhere its letters do, unless they stand in a value that could be read. Text around calls is not
 //! judged.
 
+mod expected;
 mod recorded;
 
+pub use self::expected::{ExpectedCalls, ExpectedCallsError};
 pub use self::recorded::{ChoiceOutcome, outcome_of_choice, outcomes};
 
 use serde_json::Value;

@@ -5,9 +5,10 @@ use std::path::PathBuf;
 use super::Options;
 use super::findings::Findings;
 use crate::capture::{CaptureError, CaptureReader};
+use crate::cli::expected::expected_calls;
 use crate::cli::tokenizer::recorded_tokenizer;
 use crate::forensics::correlate::{Judge, Judgement, Label, Table, TableBuilder, UnitOfTable};
-use crate::forensics::outcome::outcome_of_choice;
+use crate::forensics::outcome::{ExpectedCalls, outcome_of_choice};
 use crate::model::Tokenizer;
 
 /// What was read.
@@ -60,13 +61,12 @@ pub(super) fn read(options: &Options) -> anyhow::Result<Input> {
         if let Some(findings) = &findings {
             judge.found = findings.of(path, &mut notes)?;
         }
-        read_capture(
-            &mut builder,
-            &mut judge,
-            &reader,
-            index,
-            tokenizer.as_ref().filter(|_| unit == UnitOfTable::Sequence),
-        )?;
+        let expected = options.expected.as_deref().map(|path| expected_calls(path, &reader)).transpose()?;
+        let of_calls = match unit {
+            UnitOfTable::Sequence => tokenizer.map(|tokenizer| (tokenizer, expected.unwrap_or_default())),
+            UnitOfTable::Step => None,
+        };
+        read_capture(&mut builder, &mut judge, &reader, index, of_calls.as_ref())?;
         drop(judge);
         captures.push((path.clone(), reader));
     }
@@ -79,12 +79,12 @@ fn read_capture(
     judge: &mut Judge<'_>,
     reader: &CaptureReader,
     index: usize,
-    of_calls: Option<&Tokenizer>,
+    of_calls: Option<&(Tokenizer, ExpectedCalls)>,
 ) -> anyhow::Result<()> {
     for sequence in reader.sequences() {
         let whole = match of_calls {
             None => None,
-            Some(tokenizer) => Some(match outcome_of_choice(reader, sequence, tokenizer, None)? {
+            Some((tokenizer, expected)) => Some(match outcome_of_choice(reader, sequence, tokenizer, expected)?.outcome {
                 None => Judgement::NoSite,
                 Some(outcome) if outcome.is_broken() => Judgement::Failing,
                 Some(_) => Judgement::Passing,

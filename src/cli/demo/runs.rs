@@ -1,25 +1,19 @@
 //! The runs: recorded, replayed, and their calls compared with those that were asked for.
 
-use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use serde_json::Value;
 
 use super::setups::Setup;
 use super::table::Table;
 use crate::arith::{Isa, KvType};
 use crate::capture::CaptureReader;
 use crate::cli::record::{self, Summary};
-use crate::forensics::outcome::{CallOutcome, outcomes};
-use crate::forensics::repetition::Call;
+use crate::forensics::outcome::{CallOutcome, ExpectedCalls, outcomes};
 use crate::incident::{self, Files};
 use crate::model::Model;
 use crate::replay::forward::{PlainModel, Products};
 use crate::replay::{CaptureRecording, CheckName, Job, Report, replay};
-
-/// Calls by the `custom_id` of the request that they answer.
-pub(super) type Calls = HashMap<String, Vec<Call>>;
 
 /// The incident's models and files, in a folder.
 pub(super) struct Incident {
@@ -27,7 +21,7 @@ pub(super) struct Incident {
     files: Files,
     target: Model,
     draft: Model,
-    expected: Calls,
+    expected: ExpectedCalls,
 }
 
 /// How often each way of recording runs for [`Cost`].
@@ -48,7 +42,7 @@ pub(super) struct Run {
     pub(super) summary: Summary,
     pub(super) report: Report,
     /// What each request's answer calls.
-    pub(super) calls: Calls,
+    pub(super) calls: ExpectedCalls,
     /// How each call came out beside the one that was to be, by `custom_id`, in order.
     pub(super) outcomes: Vec<(String, CallOutcome)>,
     pub(super) table: Table,
@@ -66,7 +60,8 @@ impl Incident {
     pub(super) fn new(folder: &Path) -> anyhow::Result<Self> {
         let files = Files::write(folder).with_context(|| format!("write into {}", folder.display()))?;
         let (target, draft) = (Model::load(&files.target())?, Model::load(&files.draft())?);
-        Ok(Self { folder: folder.to_owned(), files, target, draft, expected: expected(incident::EXPECTED)? })
+        let expected = ExpectedCalls::of_lines(incident::EXPECTED, "the incident's expected calls")?;
+        Ok(Self { folder: folder.to_owned(), files, target, draft, expected })
     }
 
     pub(super) fn requests(&self) -> usize {
@@ -75,14 +70,14 @@ impl Incident {
 
     /// Records and replays the requests, with every check. `clean` are the calls to be; those that were asked for if there
     /// are none.
-    pub(super) fn run(&self, setup: &'static Setup, clean: Option<&Calls>) -> anyhow::Result<Run> {
+    pub(super) fn run(&self, setup: &'static Setup, clean: Option<&ExpectedCalls>) -> anyhow::Result<Run> {
         let (capture, config) = (self.path(setup, "mcap"), self.path(setup, "toml"));
         std::fs::write(&config, setup.config(&self.files.draft()))
             .with_context(|| format!("write {}", config.display()))?;
         let summary = self.record(setup, record::Options::default(), &capture)?;
         let reader = CaptureReader::open(&capture)?;
         let table = Table::of(&reader)?;
-        let calls = calls(&reader)?;
+        let calls = ExpectedCalls::of_capture(&reader)?;
         let mut known = Vec::new();
         for choice in outcomes(&reader, &self.target.tokenizer, clean.unwrap_or(&self.expected))? {
             let id = choice.client_id.context("a request without a custom_id")?;
@@ -143,27 +138,4 @@ impl Incident {
             progress: &|| {},
         })?)
     }
-}
-
-/// The calls of a file of expected ones.
-fn expected(lines: &str) -> anyhow::Result<Calls> {
-    let call = |line: &str| {
-        let line: Value = serde_json::from_str(line)?;
-        let id = line["custom_id"].as_str().context("an expected call without a custom_id")?;
-        let call = Call::read(&line).with_context(|| format!("{id}: no name and arguments"))?;
-        Ok((id.to_owned(), vec![call]))
-    };
-    lines.lines().map(call).collect()
-}
-
-/// The calls that a capture's clients were told of.
-fn calls(reader: &CaptureReader) -> anyhow::Result<Calls> {
-    let mut calls = Calls::new();
-    for request in reader.requests() {
-        let records = reader.request(request)?;
-        let Some(id) = records.admission.and_then(|admission| admission.client_id) else { continue };
-        let told = records.completions.iter().flat_map(|completion| Call::told(completion.tool_calls.as_deref()));
-        calls.insert(id, told.collect());
-    }
-    Ok(calls)
 }

@@ -8,11 +8,13 @@ use anyhow::{Context, bail};
 use polars::prelude::{DataFrame, ParquetWriter};
 
 use super::super::Outcome;
+use super::super::expected::expected_calls;
 use super::super::tokenizer::recorded_tokenizer;
+use super::Options;
 use super::columns::Columns;
 use crate::capture::records::StepRecord;
 use crate::capture::{CaptureError, CaptureReader};
-use crate::forensics::outcome::outcome_of_choice;
+use crate::forensics::outcome::{ExpectedCalls, outcome_of_choice};
 use crate::forensics::signs::{SamplingRules, Seen, Sign};
 use crate::model::Tokenizer;
 use crate::types::{ChoiceIndex, RequestId, SequenceId, StepId};
@@ -21,9 +23,10 @@ use crate::types::{ChoiceIndex, RequestId, SequenceId, StepId};
 const BATCH: usize = 64 << 10;
 
 /// Writes the table. Without the model it is not known what became of calls.
-pub(super) fn export(capture: &Path, out: &Path, model: Option<&Path>) -> anyhow::Result<Outcome> {
+pub(super) fn export(Options { capture, out, model, expected }: &Options) -> anyhow::Result<Outcome> {
     let reader = CaptureReader::open(capture)?;
-    let tokenizer = model.map(|path| recorded_tokenizer(path, reader.header())).transpose()?;
+    let tokenizer = model.as_deref().map(|path| recorded_tokenizer(path, reader.header())).transpose()?;
+    let expected = expected.as_deref().map(|path| expected_calls(path, &reader)).transpose()?.unwrap_or_default();
     if out.exists() {
         bail!("{}: exists already and is not overwritten; remove it or choose another name", out.display());
     }
@@ -33,7 +36,7 @@ pub(super) fn export(capture: &Path, out: &Path, model: Option<&Path>) -> anyhow
     let partial = partial_path(out);
     let file = OpenOptions::new().write(true).create(true).truncate(true).open(&partial);
     let file = file.with_context(|| format!("{}: cannot create the file", partial.display()))?;
-    let written = write(&reader, tokenizer.as_ref(), file);
+    let written = write(&reader, tokenizer.as_ref(), &expected, file);
     let (lines, unreadable) = written.with_context(|| format!("{}: cannot write", partial.display()))?;
     std::fs::rename(&partial, out).with_context(|| format!("{}: cannot name the finished file", out.display()))?;
     println!("{}: {lines} lines", out.display());
@@ -41,7 +44,12 @@ pub(super) fn export(capture: &Path, out: &Path, model: Option<&Path>) -> anyhow
 }
 
 /// Writes all lines; returns how many, and how many step records could not be read.
-fn write(reader: &CaptureReader, tokenizer: Option<&Tokenizer>, file: File) -> anyhow::Result<(u64, u64)> {
+fn write(
+    reader: &CaptureReader,
+    tokenizer: Option<&Tokenizer>,
+    expected: &ExpectedCalls,
+    file: File,
+) -> anyhow::Result<(u64, u64)> {
     // The first batch, even when it is empty, has the schema.
     let mut columns = Columns::of_format(reader.header().format_version);
     let empty = DataFrame::new_infer_height(columns.take())?;
@@ -50,7 +58,7 @@ fn write(reader: &CaptureReader, tokenizer: Option<&Tokenizer>, file: File) -> a
     for sequence in reader.sequences() {
         let mut signs = SignsOf::new(reader, sequence);
         let calls = match tokenizer {
-            Some(tokenizer) => outcome_of_choice(reader, sequence, tokenizer, None)?,
+            Some(tokenizer) => outcome_of_choice(reader, sequence, tokenizer, expected)?.outcome,
             None => None,
         };
         for step in reader.steps(sequence) {
@@ -144,7 +152,8 @@ mod tests {
         writer.write(step(0, vec![])).unwrap();
         writer.write(step(1, vec![row()])).unwrap();
         writer.finish().unwrap();
-        assert_eq!(export(&capture, &out, None).unwrap(), Outcome::Clean);
+        let options = Options { capture, out: out.clone(), model: None, expected: None };
+        assert_eq!(export(&options).unwrap(), Outcome::Clean);
         let table = ParquetReader::new(File::open(&out).unwrap()).finish().unwrap();
         assert_eq!(table.height(), 2);
         let step = table.column("step").unwrap().u64().unwrap();
@@ -155,7 +164,7 @@ mod tests {
         assert_eq!((rank.get(0), rank.get(1)), (None, None));
         let path = table.column("path").unwrap().str().unwrap();
         assert_eq!(path.get(1), Some("decode"));
-        assert!(export(&capture, &out, None).unwrap_err().to_string().contains("not overwritten"));
+        assert!(export(&options).unwrap_err().to_string().contains("not overwritten"));
     }
 
     #[test]
@@ -188,8 +197,14 @@ mod tests {
         };
         assert_eq!(record::run(&options).unwrap(), Outcome::Clean);
 
-        let words = |model: Option<&Path>, out: &str| -> BTreeSet<(u64, Option<String>, Option<bool>)> {
-            assert_eq!(export(&path("c.mcap"), &path(out), model).unwrap(), Outcome::Clean);
+        let with = |model: Option<&str>, expected: Option<&str>, out: &str| Options {
+            capture: path("c.mcap"),
+            out: path(out),
+            model: model.map(path),
+            expected: expected.map(path),
+        };
+        let words = |model, expected, out: &str| -> BTreeSet<(u64, Option<String>, Option<bool>)> {
+            assert_eq!(export(&with(model, expected, out)).unwrap(), Outcome::Clean);
             let table = ParquetReader::new(File::open(path(out)).unwrap()).finish().unwrap();
             let requests = table.column("request").unwrap().u64().unwrap();
             let outcomes = table.column("call_outcome").unwrap().str().unwrap();
@@ -198,10 +213,23 @@ mod tests {
             (0..table.height()).map(line).collect()
         };
         let known = |outcome: &str, is_broken| (Some(outcome.to_owned()), Some(is_broken));
-        let expected = [known("whole", false), known("never-closed", true), (None, None)];
-        let expected = (0..).zip(expected).map(|(request, (outcome, is_broken))| (request, outcome, is_broken));
-        assert_eq!(words(Some(&path("model.gguf")), "with.parquet"), expected.collect());
-        assert_eq!(words(None, "without.parquet"), (0..3).map(|request| (request, None, None)).collect());
+        let numbered = |outcomes: [(Option<String>, Option<bool>); 3]| {
+            (0..).zip(outcomes).map(|(request, (outcome, is_broken))| (request, outcome, is_broken)).collect()
+        };
+        let formed = numbered([known("whole", false), known("never-closed", true), (None, None)]);
+        assert_eq!(words(Some("model.gguf"), None, "with.parquet"), formed);
+        assert_eq!(words(None, None, "without.parquet"), (0..3).map(|request| (request, None, None)).collect());
+
+        // Beside its own calls it is what it was; beside others, of which there are none for the rest, the first is another.
+        assert_eq!(words(Some("model.gguf"), Some("c.mcap"), "itself.parquet"), formed);
+        let other = json!({"custom_id": "0", "name": "look", "arguments": {"at": "the sky"}});
+        std::fs::write(path("expected.jsonl"), other.to_string()).unwrap();
+        let other = numbered([known("other-arguments", true), known("never-closed", true), (None, None)]);
+        assert_eq!(words(Some("model.gguf"), Some("expected.jsonl"), "other.parquet"), other);
+        std::fs::write(path("stranger.jsonl"), r#"{"custom_id": "9", "name": "look", "arguments": {}}"#).unwrap();
+        let error =
+            export(&with(Some("model.gguf"), Some("stranger.jsonl"), "stranger.parquet")).unwrap_err().to_string();
+        assert!(error.contains("for none of the requests"), "{error}");
 
         let mut header = CaptureReader::open(&path("c.mcap")).unwrap().header().clone();
         assert!(recorded_tokenizer(&path("model.gguf"), &header).is_ok());

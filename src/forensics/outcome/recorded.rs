@@ -1,10 +1,8 @@
 //! The outcomes of the choices of a capture.
 
-use std::collections::HashMap;
-
 use serde_json::{Map, Value};
 
-use super::{Asked, CallOutcome};
+use super::{Asked, CallOutcome, ExpectedCalls};
 use crate::capture::records::{Admission, Header, StopReason};
 use crate::capture::{CaptureError, CaptureReader, RequestRecords};
 use crate::forensics::repetition::Call;
@@ -25,33 +23,23 @@ pub struct ChoiceOutcome {
 }
 
 /// The outcomes of all choices that have steps, in order. `tokenizer` is that of the recorded model; `expected` has the calls
-/// that should come by the client's id of the request, as far as they are known.
+/// that should come, as far as they are known.
 ///
 /// # Errors
 /// If the file cannot be read. Of what is damaged or missing in it, the outcome is not known.
 pub fn outcomes(
     reader: &CaptureReader,
     tokenizer: &Tokenizer,
-    expected: &HashMap<String, Vec<Call>>,
+    expected: &ExpectedCalls,
 ) -> Result<Vec<ChoiceOutcome>, CaptureError> {
-    let choice = |sequence: SequenceId| {
-        let records = known(reader.request(sequence.request))?;
-        let client_id = records.as_ref().and_then(|records| records.admission.as_ref()?.client_id.clone());
-        let expected = client_id.as_ref().and_then(|id| expected.get(id)).map(Vec::as_slice);
-        let outcome = match &records {
-            Some(records) => outcome(reader, records, sequence, tokenizer, expected)?,
-            None => None,
-        };
-        Ok(ChoiceOutcome { sequence, client_id, outcome })
-    };
-    reader.sequences().map(choice).collect()
+    reader.sequences().map(|sequence| outcome_of_choice(reader, sequence, tokenizer, expected)).collect()
 }
 
-/// The outcome of one choice; `expected` are the calls that should come.
+/// The outcome of one choice.
 ///
-/// `None` for a request without tools, one that may not call or need not and does not, a choice that failed, was cancelled,
-/// is not over or ended in its reasoning, and where [`Asked::outcome`] cannot tell. `None`, too, where the capture does not say
-/// enough: the request's body, how its calls are written, that the choice ended, and each of its tokens.
+/// There is none for a request without tools, one that may not call or need not and does not, a choice that failed, was
+/// cancelled, is not over or ended in its reasoning, and where [`Asked::outcome`] cannot tell. It is not known where the capture
+/// does not say enough: the request's body, how its calls are written, that the choice ended, and each of its tokens.
 ///
 /// # Errors
 /// If the file cannot be read.
@@ -59,12 +47,15 @@ pub fn outcome_of_choice(
     reader: &CaptureReader,
     sequence: SequenceId,
     tokenizer: &Tokenizer,
-    expected: Option<&[Call]>,
-) -> Result<Option<CallOutcome>, CaptureError> {
-    match known(reader.request(sequence.request))? {
-        Some(records) => outcome(reader, &records, sequence, tokenizer, expected),
-        None => Ok(None),
-    }
+    expected: &ExpectedCalls,
+) -> Result<ChoiceOutcome, CaptureError> {
+    let Some(records) = known(reader.request(sequence.request))? else {
+        return Ok(ChoiceOutcome { sequence, client_id: None, outcome: None });
+    };
+    let client_id = records.admission.as_ref().and_then(|admission| admission.client_id.clone());
+    let expected = client_id.as_ref().and_then(|id| expected.get(id));
+    let outcome = outcome(reader, &records, sequence, tokenizer, expected)?;
+    Ok(ChoiceOutcome { sequence, client_id, outcome })
 }
 
 /// What is damaged is not known; only a file that cannot be read is an error.

@@ -44,7 +44,7 @@ fn outcomes_of(recorded: Recorded, expected: &[(&str, Call)]) -> Vec<ChoiceOutco
     recorded.steps.into_iter().for_each(|step| writer.write(step).unwrap());
     recorded.completion.into_iter().for_each(|end| writer.write(RequestRecord::Finished(end)).unwrap());
     writer.finish().unwrap();
-    let expected = expected.iter().map(|(id, call)| ((*id).to_owned(), vec![call.clone()])).collect();
+    let expected = expected.iter().map(|(id, call)| ((*id).to_owned(), call.clone())).collect();
     outcomes(&CaptureReader::open(&path).unwrap(), &SPECIAL, &expected).unwrap()
 }
 
