@@ -6,8 +6,10 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::engine::faults::Fault;
+
 /// The fault behind the incident: a convolution's history is bound by the length of the query.
-pub const FAULT: &str = "state-bound-by-query";
+pub const FAULT: Fault = Fault::STATE_BOUND_BY_QUERY;
 
 /// The target model, a GGUF file.
 pub const TARGET: &[u8] = include_bytes!("../captures/incident/target.gguf");

@@ -134,7 +134,11 @@ fn disagreement(out: &mut dyn Write, faulty: &Run) -> anyhow::Result<()> {
 fn table(out: &mut dyn Write, faulty: &Run) -> anyhow::Result<()> {
     let line = |steps: Steps| format!("{} of {}", steps.misranked, steps.all);
     let Table { tokens, end, censored } = faulty.table;
-    writeln!(out, "\nsteps of `faulty` in which a token that had to come was misranked (fault: {})", incident::FAULT)?;
+    writeln!(
+        out,
+        "\nsteps of `faulty` in which a token that had to come was misranked (fault: {})",
+        incident::FAULT.name()
+    )?;
     writeln!(out, "{:<24}{:>14}{:>22}{:>28}", "", "forced tokens", "the end token alone", "up to the first misranked")?;
     let mut side = |words: &str, of: fn(Split) -> Steps| {
         let [tokens, end, censored] = [tokens, end, censored].map(|split| line(of(split)));

@@ -74,7 +74,7 @@ impl Setup {
         set("scheduling", self.scheduling.into());
         set("sketches", "on".into());
         if self.has_fault {
-            set("inject", incident::FAULT.into());
+            set("inject", incident::FAULT.name().into());
         }
         format!("# {}\n{table}", self.what)
     }
