@@ -31,7 +31,7 @@ fn the_demo_tells_the_incident() {
     assert!(number(&story["broken"]["faulty"]) >= 15, "{story:#}");
     for untouched in ["defaults", "async15"] {
         assert_eq!((&story["broken"][untouched], &story["findings"][untouched]), (&0.into(), &0.into()), "{story:#}");
-        for table in ["tokens", "end_token", "censored"] {
+        for table in ["tokens", "end_token"] {
             assert_eq!(story["tables"][untouched][table]["true"][1], 0, "no query shrinks: {story:#}");
         }
     }
@@ -41,12 +41,11 @@ fn the_demo_tells_the_incident() {
         assert_eq!(checks, ["forward"], "{shrinking}: {story:#}");
     }
     // By whether the step before had accepted more than this one verifies, the end token apart.
-    let part = |table: &str, side: &str| (number(&story[table][side][0]), number(&story[table][side][1]));
-    let (misranked, all) = part("table", "true");
+    let side = |side: &str| (number(&story["table"][side][0]), number(&story["table"][side][1]));
+    let (misranked, all) = side("true");
     assert!(all >= 20 && misranked * 2 >= all, "{misranked} of {all}: {story:#}");
-    // Of each request, up to the first step that goes wrong.
-    let (misranked, all) = part("censored", "false");
-    assert!(all >= 50 && misranked * 50 <= all, "{misranked} of {all}: {story:#}");
+    let (misranked, all) = side("false");
+    assert!(all >= 100 && misranked * 50 <= all, "{misranked} of {all}: {story:#}");
 
     // What it leaves goes on from there.
     let file = |name: &str| place.join(name).display().to_string();

@@ -6,7 +6,7 @@ tags that close something.
 """
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 BEGIN = "<|im_start|>"
 END = "<|im_end|>"
@@ -23,6 +23,8 @@ SPELLED_SHARE = 0.75
 """How many of the training dialogues spell closing tags: enough that a line break alone rather calls for a spelled tag."""
 MADE_UP_SHARE = 0.6
 """How many of the text values of training are made up, so that values are copied and not known."""
+ASTRAY_SHARE = 0.15
+"""How many of the training dialogues have a value that went astray, so that an answer that was led there finds its end."""
 
 NUMBER = "number"
 DAYS = ["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"]
@@ -132,28 +134,34 @@ class Dialogue:
     """A dialogue, and what it was made of."""
 
     prompt: list
+    begun: list
+    """What comes before the answer and is not learned: a call up to the end of a value gone astray, or nothing."""
     answer: list
     question: str
     tools: list
     tool: str
     arguments: dict
+    style: str
 
 
 def training_dialogue(rng, excluded):
     """A dialogue whose question is not among the `excluded`."""
     while True:
         made = dialogue(rng, training_value, SPELLED if rng.random() < SPELLED_SHARE else TAGS)
+        if rng.random() < ASTRAY_SHARE:
+            made = gone_astray(rng, made)
         if made.question not in excluded:
             return made
 
 
-def held_out(count, seed):
-    """Dialogues with different questions; every second one has a value that no training dialogue has."""
+def held_out(count, seed, fits):
+    """Dialogues that fit, with different questions; every second one has a value that no training dialogue has."""
     rng = random.Random(seed)
     made = {}
     while len(made) < count:
         next_one = dialogue(rng, unseen_value if len(made) % 2 else known_value, TAGS)
-        made.setdefault(next_one.question, next_one)
+        if fits(next_one):
+            made.setdefault(next_one.question, next_one)
     return list(made.values())
 
 
@@ -163,7 +171,8 @@ def dialogue(rng, value, style):
     tool = rng.choice(tools)
     arguments = {parameter: value(rng, tool, parameter) for parameter in TOOLS[tool]}
     question = rng.choice(QUESTIONS[tool]).format(**arguments)
-    return Dialogue(prompt(tools, question, style), answer(tool, arguments, style), question, tools, tool, arguments)
+    asked, answered = prompt(tools, question, style), answer(tool, arguments, style)
+    return Dialogue(asked, [], answered, question, tools, tool, arguments, style)
 
 
 def known_value(rng, tool, parameter):
@@ -214,15 +223,52 @@ def prompt(tools, question, style):
 
 def answer(tool, arguments, style):
     """A call as the tagged format writes it."""
-    pieces = ["<tool_call>", "\n", "<function=", f"{tool}>\n"]
-    for name, value in arguments.items():
-        pieces += ["<parameter=", f"{name}>\n{value}\n", "</parameter>", "\n"]
-    pieces += ["</function>", "\n", "</tool_call>", END]
-    return joined(pieces, spelled=CLOSING if style == SPELLED else [])
+    return joined(opening(tool) + parameters(arguments) + closing(), style)
 
 
-def joined(pieces, spelled):
-    """The pieces with the `spelled` ones as text: neighbouring texts are one text, as a tokenizer sees them."""
+def gone_astray(rng, made):
+    """The dialogue with a text value that went astray: how to end it, and what comes after it, is all there is to learn."""
+    names = list(made.arguments)
+    index = rng.choice([index for index, name in enumerate(names) if TOOLS[made.tool][name] not in (NUMBER, DAYS)])
+    before, after = ({name: made.arguments[name] for name in some} for some in (names[:index], names[index + 1 :]))
+    value = astray(rng, made.arguments[names[index]])
+    begun = opening(made.tool) + parameters(before) + ["<parameter=", f"{names[index]}>\n{value}"]
+    rest = ["\n", "</parameter>", "\n"] + parameters(after) + closing()
+    return replace(made, begun=joined(begun, made.style), answer=joined(rest, made.style))
+
+
+def astray(rng, value):
+    """The beginning of a value, and lines that have nothing to do with it, some of them again and again: no value has lines."""
+    lines = [value[: rng.randint(1, len(value))].rstrip()]
+    for _ in range(rng.choice([1, 2, 4, 8, 16])):
+        is_new = len(lines) == 1 or rng.random() < 0.5
+        kinds = [rng.choice(FAMILIAR), rng.choice(list(TOOLS)), made_up_word(rng), f"{made_up_word(rng)} {rng.choice(FAMILIAR)}"]
+        lines.append(rng.choice(kinds) if is_new else lines[-1])
+    return "\n".join(lines)
+
+
+def before_last_value(made):
+    """The call of a dialogue up to where the value of its last parameter begins."""
+    *names, last = made.arguments
+    before = {name: made.arguments[name] for name in names}
+    return joined(opening(made.tool) + parameters(before) + ["<parameter=", f"{last}>\n"], made.style)
+
+
+def opening(tool):
+    return ["<tool_call>", "\n", "<function=", f"{tool}>\n"]
+
+
+def parameters(arguments):
+    return [piece for name, value in arguments.items() for piece in ("<parameter=", f"{name}>\n{value}\n", "</parameter>", "\n")]
+
+
+def closing():
+    return ["</function>", "\n", "</tool_call>", END]
+
+
+def joined(pieces, style):
+    """The pieces, with the closing ones as text in that style: neighbouring texts are one text, as a tokenizer sees them."""
+    spelled = CLOSING if style == SPELLED else []
     made = []
     for piece in pieces:
         is_text = piece in spelled or piece not in SPECIAL

@@ -23,7 +23,7 @@ class Words:
         texts = []
         for _ in range(SAMPLE):
             made = training_dialogue(rng, excluded=())
-            texts += [piece for piece in made.prompt + made.answer if piece not in SPECIAL]
+            texts += [piece for piece in made.prompt + made.begun + made.answer if piece not in SPECIAL]
         into_bytes = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
         into_words = pre_tokenizers.Split(Regex(WORDS), "isolated")
         # No token has a space and more: a word is then the same tokens wherever it stands, and can be copied.

@@ -55,8 +55,7 @@ fn of_run(run: &Run, requests: usize) -> Vec<String> {
         }
         (true, true, "faulty") => {
             expect(broken >= BROKEN, format!("{broken} calls broke"));
-            // Later steps of a request that has gone wrong stand on wrong keys and values.
-            let (shrunk, other) = (table.tokens.shrunk, table.censored.other);
+            let Split { shrunk, other } = table.tokens;
             let words = |Steps { misranked, all }| format!("{misranked} of {all} steps with a misranked token");
             expect(shrunk.all > 0 && shrunk.misranked * 2 >= shrunk.all, format!("shrunken: {}", words(shrunk)));
             expect(other.all > 0 && other.misranked * 50 <= other.all, format!("otherwise: {}", words(other)));

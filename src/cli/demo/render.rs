@@ -12,8 +12,8 @@ use super::table::{Split, Steps, Table};
 use crate::forensics::repetition::Call;
 use crate::incident;
 
-/// One object: `requests`, `broken`, `outcomes`, `records`, `rows`, `findings` and `findings_by_check` by run, `table`,
-/// `end_token` and `censored` of the run with the fault as [misranked, all], and of each run as `tables`, `cost`.
+/// One object: `requests`, `broken`, `outcomes`, `records`, `rows`, `findings` and `findings_by_check` by run, `table`
+/// and `end_token` of the run with the fault as [misranked, all], and of each run as `tables`, `cost`.
 pub(super) fn json(story: &Story) -> Value {
     let by_run = |value: &dyn Fn(&Run) -> Value| -> Value {
         story.runs.iter().map(|run| (run.setup.name.to_owned(), value(run))).collect::<Map<String, Value>>().into()
@@ -30,10 +30,9 @@ pub(super) fn json(story: &Story) -> Value {
         "findings_by_check": by_run(&|run| json!(by_check(run))),
         "table": table("faulty").tokens.json(),
         "end_token": table("faulty").end.json(),
-        "censored": table("faulty").censored.json(),
         "tables": by_run(&|run| {
-            let Table { tokens, end, censored } = run.table;
-            json!({"tokens": tokens.json(), "end_token": end.json(), "censored": censored.json()})
+            let Table { tokens, end } = run.table;
+            json!({"tokens": tokens.json(), "end_token": end.json()})
         }),
         "cost": {
             "seconds_recorded": story.cost.recorded_seconds,
@@ -133,16 +132,16 @@ fn disagreement(out: &mut dyn Write, faulty: &Run) -> anyhow::Result<()> {
 
 fn table(out: &mut dyn Write, faulty: &Run) -> anyhow::Result<()> {
     let line = |steps: Steps| format!("{} of {}", steps.misranked, steps.all);
-    let Table { tokens, end, censored } = faulty.table;
+    let Table { tokens, end } = faulty.table;
     writeln!(
         out,
         "\nsteps of `faulty` in which a token that had to come was misranked (fault: {})",
         incident::FAULT.name()
     )?;
-    writeln!(out, "{:<24}{:>14}{:>22}{:>28}", "", "forced tokens", "the end token alone", "up to the first misranked")?;
+    writeln!(out, "{:<24}{:>14}{:>22}", "", "forced tokens", "the end token alone")?;
     let mut side = |words: &str, of: fn(Split) -> Steps| {
-        let [tokens, end, censored] = [tokens, end, censored].map(|split| line(of(split)));
-        writeln!(out, "{words:<24}{tokens:>14}{end:>22}{censored:>28}")
+        let [tokens, end] = [tokens, end].map(|split| line(of(split)));
+        writeln!(out, "{words:<24}{tokens:>14}{end:>22}")
     };
     side("prev_accepted > q_len", |split| split.shrunk)?;
     side("otherwise", |split| split.other)?;

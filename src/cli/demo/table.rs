@@ -27,13 +27,10 @@ pub(super) struct Split {
 /// flatter the rest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Table {
-    /// Every step.
+    /// Steps with another forced token than that.
     pub(super) tokens: Split,
-    /// The same for the end token.
+    /// Steps with a forced end token.
     pub(super) end: Split,
-    /// Of each request, the steps up to the first with a misranked token, the end token apart: those after it stand on what
-    /// went wrong there.
-    pub(super) censored: Split,
 }
 
 impl Table {
@@ -46,27 +43,21 @@ impl Table {
         let ends = ends.with_context(|| format!("{}: its header names no end tokens", reader.path().display()))?;
         let mut table = Self::default();
         for sequence in reader.sequences() {
-            let mut has_gone_wrong = false;
             for step in reader.steps(sequence) {
-                table.add(&step?, &ends, &mut has_gone_wrong);
+                table.add(&step?, &ends);
             }
         }
         Ok(table)
     }
 
     /// A step of which it is not known how much the one before accepted is in neither line.
-    fn add(&mut self, step: &StepRecord, ends: &[u32], has_gone_wrong: &mut bool) {
+    fn add(&mut self, step: &StepRecord, ends: &[u32]) {
         let (Some(accepted), Some(verified)) = (step.prev_accepted, step.q_len) else { return };
         let is_shrunk = accepted > verified;
         let is_end = |row: &&RowRecord| row.forced.is_some_and(|forced| ends.contains(&forced.token));
         let (end, tokens): (Vec<&RowRecord>, Vec<&RowRecord>) = step.rows.iter().partition(is_end);
-        let (end, tokens) = (Steps::of(&end), Steps::of(&tokens));
-        *self.tokens.side(is_shrunk) += tokens;
-        *self.end.side(is_shrunk) += end;
-        if !*has_gone_wrong {
-            *self.censored.side(is_shrunk) += tokens;
-        }
-        *has_gone_wrong |= tokens.misranked + end.misranked > 0;
+        *self.tokens.side(is_shrunk) += Steps::of(&tokens);
+        *self.end.side(is_shrunk) += Steps::of(&end);
     }
 }
 
