@@ -84,11 +84,13 @@ fn read_capture(
     for sequence in reader.sequences() {
         let whole = match of_calls {
             None => None,
-            Some((tokenizer, expected)) => Some(match outcome_of_choice(reader, sequence, tokenizer, expected)?.outcome {
-                None => Judgement::NoSite,
-                Some(outcome) if outcome.is_broken() => Judgement::Failing,
-                Some(_) => Judgement::Passing,
-            }),
+            Some((tokenizer, expected)) => {
+                Some(match outcome_of_choice(reader, sequence, tokenizer, expected)?.outcome {
+                    None => Judgement::NoSite,
+                    Some(outcome) if outcome.is_broken() => Judgement::Failing,
+                    Some(_) => Judgement::Passing,
+                })
+            }
         };
         builder.begin(index, sequence, reader.header().format_version, whole);
         judge.begin();
