@@ -1,5 +1,7 @@
 //! The control: labels that are shuffled, so that nothing can go with them but by chance.
 
+use std::ops::Range;
+
 use super::bits::Bits;
 use super::table::Table;
 use super::testing::Arm;
@@ -12,16 +14,17 @@ pub fn arms(table: &Table, real: &Arm, count: usize, seed: u64) -> Vec<Arm> {
 }
 
 fn shuffled(table: &Table, real: &Arm, random: &mut Random) -> Arm {
-    let mut failing = Bits::none(table.len());
+    let mut within = Bits::none(table.len());
     for units in &table.sequences {
-        let chosen = random.choose(units.len(), table.failing.count_in(units) as usize);
-        chosen.into_iter().for_each(|index| failing.insert(units.start + index));
+        random.choose(units, table.failing.count_in(units), &mut within);
     }
-    let anywhere = random.subset(table.len(), table.failing.count() as usize);
-    let sequences = random.subset(real.sequences.len(), real.sequences.count() as usize);
+    let mut anywhere = Bits::none(table.len());
+    random.choose(&(0..table.len()), table.failing.count(), &mut anywhere);
+    let mut sequences = Bits::none(real.sequences.len());
+    random.choose(&(0..real.sequences.len()), real.sequences.count(), &mut sequences);
     // A sequence as a whole is one unit, which has nothing to be shuffled with but the others.
     let are_wholes = table.len() == real.sequences.len();
-    Arm { within: if are_wholes { sequences.clone() } else { failing }, anywhere, sequences }
+    Arm { within: if are_wholes { sequences.clone() } else { within }, anywhere, sequences }
 }
 
 /// SplitMix64.
@@ -39,23 +42,13 @@ impl Random {
         ((u128::from(self.next()) * bound as u128) >> 64) as usize
     }
 
-    /// A set of so many of the numbers below `bound`.
-    fn subset(&mut self, bound: usize, count: usize) -> Bits {
-        let mut bits = Bits::none(bound);
-        self.choose(bound, count).into_iter().for_each(|index| bits.insert(index));
-        bits
-    }
-
-    /// So many different numbers below `bound`, each set of them as likely as any other (Floyd's algorithm).
-    fn choose(&mut self, bound: usize, count: usize) -> Vec<usize> {
-        let mut chosen = std::collections::HashSet::with_capacity(count);
-        for last in bound.saturating_sub(count)..bound {
-            let number = self.below(last + 1);
-            if !chosen.insert(number) {
-                chosen.insert(last);
-            }
+    /// Puts so many numbers of a range into a set that has none of them, each choice as likely as any other (Floyd's algorithm).
+    fn choose(&mut self, range: &Range<usize>, count: u64, set: &mut Bits) {
+        let first = range.end - range.len().min(count as usize);
+        for last in first..range.end {
+            let number = range.start + self.below(last + 1 - range.start);
+            set.insert(if set.has(number) { last } else { number });
         }
-        chosen.into_iter().collect()
     }
 }
 
@@ -68,13 +61,16 @@ mod tests {
         let mut random = Random(1);
         let mut counts = std::collections::BTreeMap::new();
         for _ in 0..6000 {
-            let mut chosen = random.choose(4, 2);
-            chosen.sort_unstable();
-            *counts.entry(chosen).or_insert(0) += 1;
+            let mut chosen = Bits::none(9);
+            random.choose(&(3..7), 2, &mut chosen);
+            *counts.entry(chosen.iter().collect::<Vec<_>>()).or_insert(0) += 1;
         }
         assert_eq!(counts.len(), 6);
+        assert!(counts.keys().all(|chosen| chosen.len() == 2 && chosen[0] >= 3 && chosen[1] < 7), "{counts:?}");
         assert!(counts.values().all(|count| (900..1100).contains(count)), "{counts:?}");
-        assert_eq!(random.choose(3, 3).len(), 3);
-        assert!(random.choose(0, 0).is_empty());
+        let mut all = Bits::none(3);
+        random.choose(&(0..3), 3, &mut all);
+        assert_eq!(all.count(), 3);
+        random.choose(&(0..0), 0, &mut all);
     }
 }

@@ -1,8 +1,9 @@
 //! Which step conditions go with the bad steps?
 //!
 //! The method is that of Cooperative Bug Isolation (Liblit, Naik, Zheng, Aiken and Jordan, PLDI 2005): many simple predicates, each
-//! true, false or not known of a step; Increase, with its interval, and Importance rank them, and elimination takes away
-//! what the best one explains before the next is sought. What the method leaves to chance is held by tests: Fisher's, and one within
+//! true, false or not known of a step; Increase has to lie above 0 with its interval, and elimination takes away what the best one
+//! explains before the next is sought. What ranks is how much a predicate tells of which steps fail; Importance, which ranks there, is told
+//! beside it. What the method leaves to chance is held by tests: Fisher's, and one within
 //! requests (Cochran, Mantel and Haenszel) or between them; the rate of false discoveries (Benjamini and Hochberg); and a
 //! control with shuffled labels.
 
@@ -90,3 +91,6 @@ pub fn correlate(table: &Table, settings: Settings) -> Correlation {
         permutations_reporting: survey.shuffled_reporting,
     }
 }
+
+#[cfg(test)]
+mod tests;

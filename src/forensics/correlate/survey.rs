@@ -153,8 +153,15 @@ fn classes(bench: &Bench<'_>, predicates: &[Predicate]) -> (Vec<Class>, usize) {
 fn pooled(bench: &Bench<'_>, class: &Class, needed: f64, arms: &[&Arm]) -> (Way, Vec<f64>) {
     let truth = class.predicate.truth(bench.table);
     let way = bench.way(&truth, needed);
+    let (all_true, known) = (class.counts.all_true, class.counts.all_true + class.counts.all_false);
+    let is_all_known = known == bench.table.len() as u64;
+    let failures = bench.table.failing.count();
     let of_arm = |arm: &&Arm| {
-        let counts = bench.counts(&truth, arm.failing(way));
+        let labels = arm.failing(way);
+        let failing_true = truth.holds.count_and(labels);
+        let failing = if is_all_known { failures } else { truth.known.count_and(labels) };
+        let counts =
+            Counts { failing_true, all_true, failing_false: failing - failing_true, all_false: known - all_true };
         // Up to the expectation, the chance of so many is a half at least.
         let (failing, all) = (counts.failing_true + counts.failing_false, counts.all_true + counts.all_false);
         let is_past =
