@@ -34,11 +34,18 @@ fn first(found: &Value) -> (&str, [u64; 4]) {
     (first["predicate"].as_str().unwrap(), counts)
 }
 
+/// Whether the first condition is that of the incident, or says the same of every step of which both are known.
+fn is_the_incidents(found: &Value) -> bool {
+    let first = &found["ranked"][0];
+    let named = std::iter::once(&first["predicate"]).chain(first["equivalents"].as_array().into_iter().flatten());
+    named.into_iter().any(|name| name == "prev_accepted > q_len")
+}
+
 #[test]
 fn the_incident_has_its_condition() {
     let found = found(1, &[&incident("faulty.mcap")]);
-    let (predicate, counts) = first(&found);
-    assert_eq!((predicate, counts), ("prev_accepted > q_len", [21, 21, 0, 39]), "{found:#}");
+    assert!(is_the_incidents(&found), "{found:#}");
+    assert_eq!(first(&found).1, [18, 18, 0, 66], "{found:#}");
     assert_eq!(found["not_explained"], 0);
     assert_eq!(found["ranked"].as_array().unwrap().len(), 1, "it explains everything: {found:#}");
     assert!(found["ranked"][0]["q"].as_f64().unwrap() < 1e-3);
@@ -47,7 +54,7 @@ fn the_incident_has_its_condition() {
     assert!(equivalents.contains(&"state_column >= q_len".into()), "{equivalents:?}");
     assert_eq!(found["control"]["permutations"], 200);
     assert!(found["control"]["reporting"].as_u64().unwrap() <= 10, "{found:#}");
-    // 84 judged, 60 without a forced token beside the end token, 75 after the first.
+    // 84 judged, 6 without a forced token beside the end token, 19 after the first.
     let parts =
         ["failing", "passing", "nothing_to_judge", "unknown", "censored"].map(|part| found[part].as_u64().unwrap());
     assert_eq!(parts.iter().sum::<u64>(), found["steps"].as_u64().unwrap());
@@ -55,12 +62,11 @@ fn the_incident_has_its_condition() {
     let text = correlate(&[&incident("faulty.mcap")]);
     assert_eq!(text.status, 1);
     for words in [
-        "1. prev_accepted > q_len",
-        "21 of 21 fail where it holds, against 0 of 39",
-        "explains 21 of 21 failing steps",
+        "18 of 18 fail where it holds, against 0 of 66",
+        "explains 18 of 18 failing steps",
         "or equivalently: ",
         "fails: call-00 step 2 (passes: step 1)",
-        "not explained: 0 of 21 failing steps",
+        "not explained: 0 of 18 failing steps",
     ] {
         assert!(text.stdout.contains(words), "{words}: {}", text.stdout);
     }
@@ -74,7 +80,7 @@ fn runs_without_the_fault_have_none() {
     }
     // With a run that fails, they are its passing steps.
     let found = found(1, &[&incident("clean.mcap"), &incident("faulty.mcap")]);
-    assert_eq!(first(&found).0, "prev_accepted > q_len", "{found:#}");
+    assert!(is_the_incidents(&found), "{found:#}");
     assert_eq!(found["ranked"][0]["examples"][0]["capture"], 1);
 }
 
@@ -106,24 +112,25 @@ fn the_whole_incident_has_its_condition() {
         capture
     };
     let faulty = record("faulty", "15", "sync", true);
-    for (capture, failing) in [(&faulty, [58, 58, 0, 128]), (&record("sync7", "7", "sync", true), [34, 34, 0, 294])] {
+    for (capture, failing) in [(&faulty, [53, 53, 0, 143]), (&record("sync7", "7", "sync", true), [36, 36, 0, 302])] {
         let found = found(1, &[capture]);
         assert_eq!(first(&found), ("prev_accepted > q_len", failing), "{found:#}");
         assert!(found["control"]["reporting"].as_u64().unwrap() <= 10, "{found:#}");
     }
-    for (name, drafts, scheduling, has_fault) in
-        [("clean", "15", "sync", false), ("defaults", "7", "async", true), ("async15", "15", "async", true)]
-    {
-        assert!(
-            found(0, &[&record(name, drafts, scheduling, has_fault)])["ranked"].as_array().unwrap().is_empty(),
-            "{name}"
-        );
+    let clean = record("clean", "15", "sync", false);
+    let untouched = [record("defaults", "7", "async", true), record("async15", "15", "async", true)];
+    for capture in [&clean].into_iter().chain(&untouched) {
+        assert!(found(0, &[capture])["ranked"].as_array().unwrap().is_empty(), "{capture}");
     }
-    let broken = correlate(&[&faulty, "--label", "broken-call", "--model", &model, "--json"]);
-    let broken: Value = serde_json::from_str(&broken.stdout).unwrap();
-    assert_eq!((&broken["unit"], &broken["answers"]), (&"answer".into(), &72.into()));
-    // One call is never closed; which ones are others than were meant is not in a capture.
-    assert_eq!((&broken["failing"], &broken["passing"]), (&1.into(), &71.into()), "{broken:#}");
+    let broken = |more: &[&str]| {
+        let label = [&*faulty, "--label", "broken-call", "--model", &model, "--json"];
+        let broken: Value = serde_json::from_str(&correlate(&[&label, more].concat()).stdout).unwrap();
+        assert_eq!((&broken["unit"], &broken["answers"]), (&"answer".into(), &72.into()));
+        [&broken["failing"], &broken["passing"]].map(|count| count.as_u64().unwrap())
+    };
+    // Every call has its form; which ones are others than were meant is not in a capture.
+    assert_eq!(broken(&[]), [0, 72]);
+    assert_eq!(broken(&["--expected", &clean]), [37, 35]);
     let missed = correlate(&[&faulty, "--label", "missed-close", "--model", &model, "--json"]);
     let missed: Value = serde_json::from_str(&missed.stdout).unwrap();
     assert!(missed["passing"].as_u64().unwrap() > 50, "closing tags are drafted and taken: {missed:#}");
@@ -136,7 +143,7 @@ fn labels_can_be_expressions_and_findings() {
     // Without the end token, which the model's header names, these are the same steps.
     let expression = "forced_rank > 0 and forced_token != 1";
     let by_expression = found(1, &[&faulty, "--label", expression, "--permutations", "0"]);
-    assert_eq!(first(&by_expression).0, "prev_accepted > q_len", "{by_expression:#}");
+    assert!(is_the_incidents(&by_expression), "{by_expression:#}");
     assert_eq!(by_expression["label"], expression);
     assert!(by_expression["failing"].as_u64().unwrap() >= by_name["failing"].as_u64().unwrap());
     assert_eq!(by_expression["control"]["permutations"], 0);
@@ -158,8 +165,8 @@ fn labels_can_be_expressions_and_findings() {
     std::fs::write(&report, &replay.stdout).unwrap();
     let report = report.to_str().unwrap();
     let by_finding = found(1, &[&faulty, "--label", "finding:forward", "--replay", report]);
-    let (predicate, counts) = first(&by_finding);
-    assert_eq!(predicate, "prev_accepted > q_len", "{by_finding:#}");
+    let (_, counts) = first(&by_finding);
+    assert!(is_the_incidents(&by_finding), "{by_finding:#}");
     assert_eq!((counts[0], counts[2]), (counts[1], 0), "{by_finding:#}");
     // What was not replayed is not labelled.
     let other = correlate(&[&faulty, "--label", "finding:masks", "--replay", report]);

@@ -1,16 +1,18 @@
 //! The calls that should come: those of a clean run, or a list of them.
 
 use std::collections::HashMap;
-use std::io;
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
+use crate::capture::records::StopReason;
 use crate::capture::{CaptureError, CaptureReader};
 use crate::forensics::repetition::Call;
 
-/// What a file of either kind begins with if it is a capture.
-const CAPTURE_BEGINS: &[u8] = mcap::MAGIC;
+/// Longest list of calls, in bytes.
+const LONGEST_LIST: u64 = 64 << 20;
 
 /// Expected calls by the client's id (`custom_id`) of the request that they answer. A request that is not among them is one of
 /// which it is not known what should come.
@@ -55,16 +57,12 @@ impl ExpectedCalls {
     /// # Errors
     /// If it cannot be read, and if it expects nothing.
     pub fn open(path: &Path) -> Result<Self, ExpectedCallsError> {
-        let bytes = std::fs::read(path).map_err(|source| ExpectedCallsError::Io { path: path.to_owned(), source })?;
         let place = path.display().to_string();
-        if bytes.starts_with(CAPTURE_BEGINS) {
-            return Self::of_capture(&CaptureReader::open(path)?)?.or_empty(&place);
+        match list(path) {
+            Ok(Some(text)) => Self::of_lines(&text, &place),
+            Ok(None) => Self::of_capture(&CaptureReader::open(path)?)?.or_empty(&place),
+            Err(source) => Err(ExpectedCallsError::Io { path: path.to_owned(), source }),
         }
-        let text = String::from_utf8(bytes).map_err(|error| ExpectedCallsError::Io {
-            path: path.to_owned(),
-            source: io::Error::new(io::ErrorKind::InvalidData, error),
-        })?;
-        Self::of_lines(&text, &place)
     }
 
     /// Reads lines that each have the `custom_id` of a request and the `name` and `arguments` of a call. A request may have
@@ -80,7 +78,7 @@ impl ExpectedCalls {
         calls.collect::<Result<Self, _>>()?.or_empty(place)
     }
 
-    /// What a capture's clients were told, of each request that has an id.
+    /// What a capture's clients were told, of each request that has an id and one choice, which ended and had tools.
     ///
     /// # Errors
     /// If its records cannot be read.
@@ -89,9 +87,12 @@ impl ExpectedCalls {
         for request in reader.requests() {
             let records = reader.request(request)?;
             let Some(id) = records.admission.and_then(|admission| admission.client_id) else { continue };
-            // Several choices of one request need not call the same, and a failed one calls nothing.
+            // Several choices of one request need not call the same.
             let [completion] = records.completions.as_slice() else { continue };
-            calls.insert(id, Call::told(completion.tool_calls.as_deref()));
+            let has_answered = !matches!(completion.stop, None | Some(StopReason::Failed(_) | StopReason::Cancelled));
+            if has_answered && completion.tool_calls.is_some() {
+                calls.insert(id, Call::told(completion.tool_calls.as_deref()));
+            }
         }
         Ok(Self(calls))
     }
@@ -122,6 +123,24 @@ impl FromIterator<(String, Call)> for ExpectedCalls {
         calls.into_iter().for_each(|(id, call)| by_id.entry(id).or_default().push(call));
         Self(by_id)
     }
+}
+
+/// The text of a list of calls; `None` for a capture.
+fn list(path: &Path) -> io::Result<Option<String>> {
+    let mut bytes = Vec::new();
+    File::open(path)?.take(mcap::MAGIC.len() as u64).read_to_end(&mut bytes)?;
+    if bytes == mcap::MAGIC {
+        return Ok(None);
+    }
+    let mut text = String::new();
+    File::open(path)?.take(LONGEST_LIST + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > LONGEST_LIST {
+        return Err(io::Error::new(
+            io::ErrorKind::FileTooLarge,
+            format!("a list of calls has at most {LONGEST_LIST} bytes"),
+        ));
+    }
+    Ok(Some(text))
 }
 
 /// The id and the call of a line, or what stands there instead.

@@ -1,5 +1,7 @@
 //! Outcomes of the choices of a capture, and what has to be recorded for them.
 
+use std::path::Path;
+
 use super::*;
 use crate::capture::records::{
     Admission, Completion, ConstraintRecord, FORMAT_VERSION, Header, RequestRecord, Setting, StepRecord, StopReason,
@@ -39,13 +41,45 @@ fn recorded(tokens: &[u32]) -> Recorded {
 fn outcomes_of(recorded: Recorded, expected: &[(&str, Call)]) -> Vec<ChoiceOutcome> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("c.mcap");
-    let writer = CaptureWriter::create(&path, recorded.header, WriterOptions::default()).unwrap();
+    write(recorded, &path);
+    let expected = expected.iter().map(|(id, call)| ((*id).to_owned(), call.clone())).collect();
+    outcomes(&CaptureReader::open(&path).unwrap(), &SPECIAL, &expected).unwrap()
+}
+
+fn write(recorded: Recorded, path: &Path) {
+    let writer = CaptureWriter::create(path, recorded.header, WriterOptions::default()).unwrap();
     writer.write(RequestRecord::Admitted(recorded.admission)).unwrap();
     recorded.steps.into_iter().for_each(|step| writer.write(step).unwrap());
     recorded.completion.into_iter().for_each(|end| writer.write(RequestRecord::Finished(end)).unwrap());
     writer.finish().unwrap();
-    let expected = expected.iter().map(|(id, call)| ((*id).to_owned(), call.clone())).collect();
-    outcomes(&CaptureReader::open(&path).unwrap(), &SPECIAL, &expected).unwrap()
+}
+
+#[test]
+fn only_an_answer_that_came_says_what_should_come() {
+    let expected_by = |change: &dyn Fn(&mut Completion)| {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("clean.mcap");
+        let mut recorded = recorded(&whole());
+        change(recorded.completion.as_mut().unwrap());
+        write(recorded, &path);
+        ExpectedCalls::open(&path)
+    };
+    let called = |calls: &str| Some(calls.to_owned());
+    let look = r#"[{"name": "look", "arguments": "{}"}]"#;
+    let expected = expected_by(&|end| end.tool_calls = called(look)).unwrap();
+    assert_eq!(expected.get("call-7").unwrap().len(), 1);
+    assert_eq!(expected_by(&|end| end.tool_calls = called("[]")).unwrap().get("call-7"), Some([].as_slice()));
+
+    let unknown: [&dyn Fn(&mut Completion); 4] = [
+        &|end| end.tool_calls = None,
+        &|end| (end.tool_calls, end.stop) = (called("[]"), None),
+        &|end| (end.tool_calls, end.stop) = (called("[]"), Some(StopReason::Failed("no memory".to_owned()))),
+        &|end| (end.tool_calls, end.stop) = (called("[]"), Some(StopReason::Cancelled)),
+    ];
+    for change in unknown {
+        let error = expected_by(change).unwrap_err();
+        assert!(matches!(error, ExpectedCallsError::Empty { .. }), "{error}");
+    }
 }
 
 /// The outcome of the one choice, with its records changed.
