@@ -164,6 +164,10 @@ impl LogFactorials {
     /// nothing to do with failing.
     pub fn fisher(&self, counts: Counts) -> f64 {
         let (marked, failing, all) = (counts.all_true, counts.failing(), counts.all());
+        // Far below the mean the first term is too small for a number, and the sum would begin with nothing.
+        if u128::from(counts.failing_true) * u128::from(all) < u128::from(marked) * u128::from(failing) {
+            return 1.0 - self.fewer(counts);
+        }
         let most = marked.min(failing);
         let mut term = self.hypergeometric(counts.failing_true, marked, failing, all);
         let mut sum = term;
@@ -174,6 +178,23 @@ impl LogFactorials {
             term *= ratio;
             sum += term;
             if term < sum * 1e-17 && ratio < 0.5 {
+                break;
+            }
+        }
+        sum.min(1.0)
+    }
+
+    /// The chance of fewer failing units where the condition holds.
+    fn fewer(&self, counts: Counts) -> f64 {
+        let (marked, failing, all) = (counts.all_true, counts.failing(), counts.all());
+        let Some(most) = counts.failing_true.checked_sub(1) else { return 0.0 };
+        let mut term = self.hypergeometric(most, marked, failing, all);
+        let mut sum = term;
+        for common in (1..=most).rev() {
+            let rest = (all - failing + common).saturating_sub(marked);
+            term *= common as f64 * rest as f64 / ((failing - common + 1) as f64 * (marked - common + 1) as f64);
+            sum += term;
+            if term <= sum * 1e-17 {
                 break;
             }
         }
@@ -358,6 +379,8 @@ mod tests {
         let factorials = LogFactorials::up_to(100);
         // Fisher's tea: 3 of 4 right, one-sided 17/70.
         assert!(near(factorials.fisher(counts(3, 4, 1, 4)), 17.0 / 70.0, 1e-12));
+        // Nowhere near a smallest number: what speaks against a condition never passes for evidence.
+        assert!(near(LogFactorials::up_to(2000).fisher(counts(80, 1000, 920, 1000)), 1.0, 1e-12));
         // R, fisher.test(matrix(c(2, 10, 15, 3), 2), alternative = "less"), of convictions: 0.0004652.
         assert!(near(factorials.fisher(counts(10, 12, 3, 18)), 0.0004652, 1e-4));
         // All 4 of 4.

@@ -1,5 +1,7 @@
 //! How what was found is wrong: what else it is equal to.
 
+use std::collections::BTreeSet;
+
 use super::compare::{HEAD_INPUT, LOGITS, STATISTICS, same_statistic};
 use super::standing::Standing;
 use super::walk::{Run, as_floats, norm};
@@ -29,6 +31,9 @@ pub(super) fn how(job: &Job<'_>, gaps: &Gaps, standing: &Standing<'_>, found: &F
             } else {
                 let norm = norm_of(run, found);
                 let Figures::Sketch(expected) = &seen.expected else { return None };
+                if expected.len() != values.len() {
+                    return Some(How::Differs { relative: None });
+                }
                 by_size(expected.iter().zip(values).map(|(expected, found)| (*expected, *found)), norm)
             }
         }
@@ -92,7 +97,9 @@ fn foreign(
         return Some(origin(found.request, found.choice, row));
     }
     let neighbours = standing.step.batch.as_ref().map_or(&[][..], |batch| &batch.neighbours);
-    neighbours.iter().find_map(|&(request, choice)| {
+    // The list is the file's, and may name one again and again.
+    let neighbours: BTreeSet<(u64, u32)> = neighbours.iter().copied().collect();
+    neighbours.into_iter().find_map(|(request, choice)| {
         let recorded = job.recording.request(request).ok()?;
         let neighbour = Standing::at(job.plain, gaps, &recorded, choice, found.step)?;
         let row = neighbour.rows.iter().position(is_of)?;

@@ -83,7 +83,7 @@ impl StateRows {
         let end = memory.length();
         for layer in 0..plain.model().weights.layers.len() {
             let Some(history) = plain.history_columns(layer) else { continue };
-            let own = if is_prefill { 0 } else { end.saturating_sub(step.first_position + 1) as usize };
+            let own = if is_prefill { 0 } else { end.saturating_sub(step.first_position.saturating_add(1)) as usize };
             let Some(columns) = plain.inputs_before(memory, layer, end, history + own) else { continue };
             let row = self.rows.entry(layer).or_default();
             let kept = row.split_off(columns.len().min(row.len()));
