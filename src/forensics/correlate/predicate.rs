@@ -155,7 +155,8 @@ impl Predicate {
         predicates
     }
 
-    /// What makes it more or less simple, for an order: how much there is to it, then how long it is.
+    /// What makes it more or less simple, for an order: how much there is to it, then how late its columns are declared (a count
+    /// comes before what is made of it), then how long it is.
     pub fn cost(&self, table: &Table) -> (u32, usize) {
         let lag = |column: usize| table.columns.get(column).map_or(0, |column| 4 * u32::from(column.is_previous));
         let of_comparison = |comparison: Comparison| match comparison {
@@ -174,7 +175,11 @@ impl Predicate {
                 8 + lag(left) + lag(right) + 4 * u32::from(offset != 0) + of_comparison(comparison)
             }
         };
-        (cost, self.text(table).len())
+        let latest = match *self {
+            Self::Truth { column, .. } | Self::Word { column, .. } | Self::Constant { column, .. } => column,
+            Self::Pair { left, right, .. } => left.max(right),
+        };
+        (cost, latest * 1000 + self.text(table).len())
     }
 
     /// It, in words that are an expression.
