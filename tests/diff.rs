@@ -277,6 +277,23 @@ fn what_is_missing_is_told_and_is_no_agreement() {
         });
     });
     assert!(end.contains("its end is not recorded"), "{end}");
+    let why = missing("why it ended", &|records| {
+        for record in records {
+            if let Record::Request(request) = record
+                && let RequestRecord::Finished(end) = &mut **request
+                && end.request == 1
+            {
+                end.stop = None;
+            }
+        }
+    });
+    assert!(why.contains("why it ended is not recorded"), "{why}");
+    let rows = missing("its rows", &|records| {
+        steps(records)
+            .filter(|step| step.request == 1 && step.step >= 4)
+            .for_each(|step| step.rows[0].statistics = None);
+    });
+    assert!(rows.contains("of 5 of its 9 rows nothing is recorded but the token"), "{rows}");
     let empty = missing("everything", &|records| records.retain(|record| matches!(record, Record::Header(_))));
     assert!(empty.contains("no request that both"), "{empty}");
     let unknown = missing("which model", &|records| {

@@ -107,6 +107,12 @@ impl<'a> Trail<'a> {
             positions.extend(step.emitted.iter().enumerate().map(place));
             last = Some(step);
         }
+        let has_statistics = |place: &&Place<'_>| place.row_record().is_some_and(|row| row.statistics.is_some());
+        let compared = positions.iter().filter(has_statistics).count();
+        if compared < positions.len() {
+            let all = positions.len();
+            missing.push(format!("of {} of its {all} rows nothing is recorded but the token", all - compared));
+        }
         let end = sequence.completions.first();
         match end {
             None => {
@@ -118,6 +124,7 @@ impl<'a> Trail<'a> {
                 missing.push(format!("{all} tokens were emitted, and {found} are recorded"));
                 is_whole = false;
             }
+            Some(end) if end.stop.is_none() => missing.push("why it ended is not recorded".to_owned()),
             Some(_) => {}
         }
         let end = end.map(|end| end.stop.clone());
