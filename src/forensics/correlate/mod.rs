@@ -71,7 +71,8 @@ pub struct Correlation {
     pub permutations_reporting: usize,
 }
 
-/// Looks for what goes with the failing units. Memory is that of the table, and some words per predicate and arm.
+/// Looks for what goes with the failing units. Memory is that of the table, some words per predicate, and two
+/// bits per unit for each arm and each predicate that is looked at closely.
 pub fn correlate(table: &Table, settings: Settings) -> Correlation {
     let bench = Bench::new(table);
     let arms = arms(table, &bench.real, settings.permutations, settings.seed);
