@@ -216,6 +216,28 @@ fn other_prompts_and_refusals_part() {
     assert_eq!(requests(&found)[1]["admission"], json!(["admitted", "refused"]));
 }
 
+#[test]
+fn refused_requests_are_known_by_their_ids_and_bodies() {
+    let refused = |id: &str| line(id, "/v1/completions", json!({"prompt": [11, 20, 31], "temperature": -1}));
+    let (_a, a) = record(&(refused("refused") + &lines(0..1, 9, 0)), &[]);
+    let (_b, b) = record(&(lines(0..1, 9, 0) + &lines(4..5, 9, 0) + &refused("refused")), &[]);
+    let (status, found) = diff(&a, &b);
+    let told: Vec<(&Value, &Value)> =
+        requests(&found).iter().map(|request| (&request["client_id"], &request["matched_by"])).collect();
+    let by_id = json!("client id");
+    assert_eq!(told, [(&json!("refused"), &by_id), (&json!("line-0"), &by_id)], "{found:#}");
+    assert_eq!(
+        (status, &found["parted"], &found["missing"].as_array().unwrap().len()),
+        (3, &json!(0), &1),
+        "{found:#}"
+    );
+    // Another request of the same number is not the same request.
+    let (_b, b) = record(&line("other", "/v1/completions", json!({"prompt": [5], "temperature": -1})), &[]);
+    let (_a, a) = record(&refused("refused"), &[]);
+    let (status, found) = diff(&a, &b);
+    assert_eq!((status, requests(&found).len()), (3, 0), "{found:#}");
+}
+
 /// What differs between a capture and what `change` makes of it.
 fn against_changed(change: impl FnOnce(&mut Vec<Record>)) -> (i32, Value) {
     let (bench, capture) = record(&lines(0..3, 9, 0), &[]);

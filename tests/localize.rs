@@ -298,6 +298,36 @@ fn a_number_that_belongs_to_another_row_is_a_neighbours_value() {
     assert_eq!((status, place(&found)), (1, (None, "statistics", "neighbours-value")), "{found:#}");
     assert_eq!((&found["statistic"], &found["step"]), (&json!("maximum"), &json!(step)));
     assert_eq!(found["from"], json!({"request": request, "choice": choice, "row": 2}));
+    // Tokens are the same in many rows by chance.
+    let (_, found) = changed(
+        &recorded,
+        |records| {
+            let step = steps(records).find(|step| step.rows.len() > 2).unwrap();
+            let neighbour = step.rows[2].statistics.unwrap().argmax;
+            assert_ne!(step.rows[1].statistics.as_mut().unwrap().argmax, neighbour);
+            step.rows[1].statistics.as_mut().unwrap().argmax = neighbour;
+        },
+        &[],
+    );
+    assert_eq!((place(&found), &found["statistic"]), ((None, "statistics", "differs"), &json!("argmax")), "{found:#}");
+}
+
+#[test]
+fn a_row_at_another_position_is_not_compared_and_neither_are_those_after_it() {
+    let recorded = record(SyntheticModel::lfm2(64), &[]);
+    let mut rows = 0;
+    let (status, found) = changed(
+        &recorded,
+        |records| {
+            rows = steps(records).map(|step| step.rows.len()).sum::<usize>();
+            let step = steps(records).find(|step| step.rows.len() > 2).unwrap();
+            rows -= step.rows.len() - 1;
+            step.rows[1].position += 1;
+        },
+        &[],
+    );
+    assert_eq!((status, &found["op"], &found["rows"]), (3, &Value::Null, &json!(rows)), "{found:#}");
+    assert!(found["missing"][0].as_str().unwrap().contains("row 1: it is recorded at position"), "{found:#}");
 }
 
 #[test]

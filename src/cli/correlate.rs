@@ -37,9 +37,11 @@ How it is judged. Increase: how much more often steps fail where the condition h
 share of failing steps that it explains, in logarithms. Bits, which rank: what it tells of which steps fail. p: the larger one of Fisher's \
 exact test over all steps, and of a test that does not take the steps of one request for independent: within requests \
 (Cochran-Mantel-Haenszel, exact where few steps vary) where enough of them have failing and passing steps on either side, or else \
-Fisher's with each request counted once; where neither could come to a small p, Fisher's over all steps alone. q: Benjamini and Hochberg's rate of false discoveries over \
+Fisher's with each request counted once; a condition for which neither could come to a small p is not ranked, since what sets requests \
+apart could be at work as well. Where what follows the first bad step is left out, the bad step is compared with the steps before it and \
+also with all steps of its request, and both have to speak for the condition: what merely grows or shrinks along a request passes one alone. q: Benjamini and Hochberg's rate of false discoveries over \
 all conditions that were tested, at most 0.05. Two conditions together are told where they beat both. The control shuffles which \
-steps fail within each request (for the other tests, which requests fail, and which steps anywhere) and does the same again.
+steps fail within each request (and which requests fail), leaves out what follows a bad step just as before, and does the same again.
 
 Exit status: 0 nothing goes with the bad steps, or there are none; 1 something does; 2 could not run; 3 nothing was found, but \
 data was missing or no step could be judged.

@@ -65,6 +65,17 @@ impl CallOutcome {
     }
 }
 
+/// Why an answer has no outcome.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoOutcome {
+    /// It has no call that could be judged, and needs none.
+    #[error("there is no call to judge")]
+    NothingToJudge,
+    /// It may have one, and what became of it is not known.
+    #[error("it is not known what became of its calls")]
+    NotKnown,
+}
+
 /// What an answer is held against.
 #[derive(Clone, Copy, Debug)]
 pub struct Asked<'a> {
@@ -79,24 +90,26 @@ pub struct Asked<'a> {
 impl Asked<'_> {
     /// The outcome of an answer: the tokens of a choice that ended, without the token that ended it.
     ///
-    /// `None` where nothing is called because nothing has to be, and where it is not known: the schema has keywords that are
-    /// not judged (and no call is expected that this one could equal), or there is JSON past a limit of the reader.
-    pub fn outcome(&self, answer: &[u32], tokenizer: &Tokenizer) -> Option<CallOutcome> {
+    /// # Errors
+    /// [`NoOutcome::NothingToJudge`] where nothing is called because nothing has to be. [`NoOutcome::NotKnown`] where the schema
+    /// has keywords that are not judged (and no call is expected that this one could equal), or there is JSON past a limit of
+    /// the reader.
+    pub fn outcome(&self, answer: &[u32], tokenizer: &Tokenizer) -> Result<CallOutcome, NoOutcome> {
         let spelled = Spelled::new(answer, tokenizer);
         let callable = Callable::new(&self.tools.tools);
         let opened = opened(&spelled, self.format, &callable);
         match self.tools.choice {
-            ToolChoice::None => return None,
-            ToolChoice::Auto if opened.is_empty() => return None,
+            ToolChoice::None => return Err(NoOutcome::NothingToJudge),
+            ToolChoice::Auto if opened.is_empty() => return Err(NoOutcome::NothingToJudge),
             ToolChoice::Auto | ToolChoice::Required | ToolChoice::Named(_) => {}
         }
         let marks = marks(&spelled, &opened);
         let by_marks = by_marks(&spelled, &opened, &marks);
         let by_letters = spells_a_tag(&spelled, &opened, &marks, self.format).then_some(CallOutcome::TagSpelled);
-        by_marks.or(by_letters).or_else(|| self.by_content(opened))
+        by_marks.or(by_letters).or_else(|| self.by_content(opened)).ok_or(NoOutcome::NotKnown)
     }
 
-    /// The outcome by what is called alone.
+    /// The outcome by what is called alone; `None` where it is not known.
     fn by_content(&self, opened: Vec<Opened<'_>>) -> Option<CallOutcome> {
         let mut is_against = opened.is_empty();
         let (mut is_read, mut is_judged) = (true, true);

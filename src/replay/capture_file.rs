@@ -2,7 +2,9 @@
 
 use super::budget::{self, Budget, Memory};
 use super::recording::{RecordedRequest, Recording, RequestFault, RowId};
-use crate::capture::records::{EventRecord, Header, LogitsPayload, LossRecord, MaskRecord, SketchRecord, StepRecord};
+use crate::capture::records::{
+    EventRecord, Header, LogitsPayload, LossRecord, MaskRecord, Refusal, SketchRecord, StepRecord,
+};
 use crate::capture::{CaptureError, CaptureReader, IssueKind, Issues, RequestRecords};
 use crate::types::{ChoiceIndex, RequestId, SequenceId, StepId};
 
@@ -123,7 +125,7 @@ impl Recording for CaptureRecording {
                 RecordedRequest { refusal: refusal.map(|refusal| refusal.error), ..RecordedRequest::new(admission) }
             }
             (None, Some(_)) if ran() => return Err(RequestFault::RefusedYetRan),
-            (None, Some(_)) => return Err(RequestFault::Refused),
+            (None, Some(Refusal { client_id, body, .. })) => return Err(RequestFault::Refused { client_id, body }),
             (None, None) => return Err(RequestFault::NotAdmitted),
         };
         for completion in records.completions {

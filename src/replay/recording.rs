@@ -60,7 +60,12 @@ pub trait Recording: Sync {
 pub enum RequestFault {
     /// It was refused, and so ran no step.
     #[error("the request was refused")]
-    Refused,
+    Refused {
+        /// The client's id for it.
+        client_id: Option<String>,
+        /// Its body, where that is recorded.
+        body: Option<String>,
+    },
     /// It was refused, and yet records speak of its steps or its end.
     #[error("the request was refused, and yet it ran")]
     RefusedYetRan,

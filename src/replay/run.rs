@@ -153,7 +153,7 @@ fn enter_fault(context: &Context<'_>, request: u64, fault: RequestFault, report:
     let place = Place { request: Some(request), ..Place::default() };
     seeds::check_without(context, request, &fault, report);
     match fault {
-        RequestFault::Refused => {}
+        RequestFault::Refused { .. } => {}
         RequestFault::RefusedYetRan => {
             let mut verdict = Verdict::new();
             let found = "steps or an end, and no admission";

@@ -40,6 +40,12 @@ impl Findings {
                 );
             }
         }
+        let mut of_wanted = checks.iter().filter(|(check, _)| is_wanted(check));
+        ensure!(
+            of_wanted.any(|(_, tally)| tally["checked"].as_u64() > Some(0)),
+            "{place}: {} compared nothing of these captures, so that no step passes; the reasons are in `checks`",
+            wanted.map_or_else(|| "replay".to_owned(), |wanted| format!("the check `{wanted}`"))
+        );
         ensure!(
             report["findings_left_out"].as_u64() == Some(0),
             "{place}: replay left {} findings out, and which steps they are of is not known; replay one check or fewer captures",

@@ -8,7 +8,7 @@ use crate::capture::{CaptureError, CaptureReader};
 use crate::cli::expected::expected_calls;
 use crate::cli::tokenizer::recorded_tokenizer;
 use crate::forensics::correlate::{Judge, Judgement, Label, Table, TableBuilder, UnitOfTable};
-use crate::forensics::outcome::{ExpectedCalls, outcome_of_choice};
+use crate::forensics::outcome::{ExpectedCalls, NoOutcome, outcome_of_choice};
 use crate::model::Tokenizer;
 
 /// What was read.
@@ -86,9 +86,10 @@ fn read_capture(
             None => None,
             Some((tokenizer, expected)) => {
                 Some(match outcome_of_choice(reader, sequence, tokenizer, expected)?.outcome {
-                    None => Judgement::NoSite,
-                    Some(outcome) if outcome.is_broken() => Judgement::Failing,
-                    Some(_) => Judgement::Passing,
+                    Ok(outcome) if outcome.is_broken() => Judgement::Failing,
+                    Ok(_) => Judgement::Passing,
+                    Err(NoOutcome::NothingToJudge) => Judgement::NoSite,
+                    Err(NoOutcome::NotKnown) => Judgement::Unknown,
                 })
             }
         };

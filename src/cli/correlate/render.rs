@@ -71,7 +71,7 @@ impl Report<'_> {
         }
         writeln!(
             out,
-            "conditions  {}: {} hold everywhere or nowhere, {} say the same as a simpler one, {} could not come to p {RATE}; {} tested",
+            "conditions  {}: {} hold everywhere or nowhere, {} say the same as a simpler one, {} could not come to a small p, over all {unit}s or by requests; {} tested",
             correlation.predicates, correlation.constant, correlation.merged, correlation.unable, correlation.tested
         )?;
         writeln!(
@@ -168,8 +168,10 @@ impl Report<'_> {
         let example = |unit: &usize| {
             let failing = *table.places.get(*unit)?;
             let before = table.sequence_of(*unit).start..*unit;
-            let passing =
-                before.rev().find(|unit| !table.failing.has(*unit)).and_then(|unit| table.places.get(unit).copied());
+            let passing = before
+                .rev()
+                .find(|unit| table.counted.has(*unit) && !table.failing.has(*unit))
+                .and_then(|unit| table.places.get(unit).copied());
             let reader = self.input.captures.get(failing.capture).map(|(_, reader)| reader);
             let records = reader.and_then(|reader| reader.request(failing.sequence.request).ok());
             let client_id = records.and_then(|records| records.admission?.client_id);
@@ -260,7 +262,6 @@ fn way(way: Way) -> &'static str {
     match way {
         Way::WithinRequests => "within requests",
         Way::BetweenRequests => "between requests",
-        Way::Pooled => "over all steps: requests cannot tell",
     }
 }
 

@@ -81,8 +81,7 @@ impl Incident {
         let mut known = Vec::new();
         for choice in outcomes(&reader, &self.target.tokenizer, clean.unwrap_or(&self.expected))? {
             let id = choice.client_id.context("a request without a custom_id")?;
-            let outcome =
-                choice.outcome.with_context(|| format!("`{}`: it is not known what {id} calls", setup.name))?;
+            let outcome = choice.outcome.with_context(|| format!("`{}`: the answer to {id}", setup.name))?;
             known.push((id, outcome));
         }
         let report = self.replay(setup, &CaptureRecording::new(reader))?;

@@ -58,7 +58,7 @@ fn write(
     for sequence in reader.sequences() {
         let mut signs = SignsOf::new(reader, sequence);
         let calls = match tokenizer {
-            Some(tokenizer) => outcome_of_choice(reader, sequence, tokenizer, expected)?.outcome,
+            Some(tokenizer) => outcome_of_choice(reader, sequence, tokenizer, expected)?.outcome.ok(),
             None => None,
         };
         for step in reader.steps(sequence) {

@@ -91,6 +91,12 @@ impl Bits {
         self.masked(range).any(|(_, word)| word != 0)
     }
 
+    /// The first of a range that is in.
+    pub fn first_in(&self, range: &Range<usize>) -> Option<usize> {
+        let mut words = self.masked(range).filter(|(_, word)| *word != 0);
+        words.next().map(|(index, word)| index * 64 + word.trailing_zeros() as usize)
+    }
+
     /// The words that a range touches, with their places and without what is outside of the range.
     fn masked(&self, range: &Range<usize>) -> impl Iterator<Item = (usize, u64)> {
         let (start, end) = (range.start, range.end.min(self.length));
@@ -185,6 +191,8 @@ mod tests {
             prop_assert_eq!(left.count_in(&range), of(&|pair| pair.0, &range));
             prop_assert_eq!(left.count_and_in(&right, &range), of(&|pair| pair.0 && pair.1, &range));
             prop_assert_eq!(left.any_in(&range), of(&|pair| pair.0, &range) > 0);
+            let first = pairs.iter().enumerate().position(|(index, pair)| range.contains(&index) && pair.0);
+            prop_assert_eq!(left.first_in(&range), first);
             prop_assert_eq!(left.or(&right).count(), of(&|pair| pair.0 || pair.1, &whole));
             prop_assert_eq!(left.without(&right).count(), of(&|pair| pair.0 && !pair.1, &whole));
             let listed: Vec<usize> = (0..pairs.len()).filter(|index| pairs[*index].0).collect();

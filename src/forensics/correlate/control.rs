@@ -7,24 +7,29 @@ use super::table::Table;
 use super::testing::Arm;
 use crate::arith::scalar::mix;
 
-/// Arms whose failing units are shuffled within each request, and among all; and whose failing requests are shuffled among
-/// all: for each way of testing what it takes for exchangeable. The same seed gives the same arms.
+/// Arms whose failing units are shuffled within each request, with what comes after the first censored as it really is; and
+/// whose failing requests are shuffled among all: for each way of testing what it takes for exchangeable. The same seed gives
+/// the same arms.
 pub fn arms(table: &Table, real: &Arm, count: usize, seed: u64) -> Vec<Arm> {
     (0..count as u64).map(|index| shuffled(table, real, &mut Random(mix(seed ^ mix(index + 1))))).collect()
 }
 
 fn shuffled(table: &Table, real: &Arm, random: &mut Random) -> Arm {
-    let mut within = Bits::none(table.len());
+    let mut failing = Bits::none(table.len());
+    let mut counted = Bits::none(if table.is_censored { table.len() } else { 0 });
     for units in &table.sequences {
-        random.choose(units, table.failing.count_in(units), &mut within);
+        random.choose(units, table.failing.count_in(units), &mut failing);
+        if table.is_censored {
+            let end = failing.first_in(units).map_or(units.end, |unit| unit + 1);
+            (units.start..end).for_each(|unit| counted.insert(unit));
+        }
     }
-    let mut anywhere = Bits::none(table.len());
-    random.choose(&(0..table.len()), table.failing.count(), &mut anywhere);
+    let counted = table.is_censored.then_some(counted);
     let mut sequences = Bits::none(real.sequences.len());
     random.choose(&(0..real.sequences.len()), real.sequences.count(), &mut sequences);
     // A sequence as a whole is one unit, which has nothing to be shuffled with but the others.
     let are_wholes = table.len() == real.sequences.len();
-    Arm { within: if are_wholes { sequences.clone() } else { within }, anywhere, sequences }
+    Arm { failing: if are_wholes { sequences.clone() } else { failing }, counted, sequences }
 }
 
 /// SplitMix64.

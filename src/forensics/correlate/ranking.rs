@@ -85,13 +85,12 @@ pub fn rank(bench: &Bench<'_>, survey: &Survey) -> Ranking {
         survey.survivors.iter().take(MOST_CANDIDATES).map(|survivor| Candidate::of(bench, survivor)).collect();
     let (pairs, conjunctions) = conjunctions(bench, survey, &candidates);
     candidates.extend(pairs);
-    let mut left = Bits::all(bench.table.len());
+    let mut left = bench.table.counted.clone();
     let mut ranked = Vec::new();
     while ranked.len() < MOST_RANKED {
-        let failing = bench.table.failing.and(&left);
-        let Some(best) = best(bench, &candidates, &left, &failing, ranked.is_empty()) else { break };
+        let Some(best) = best(bench, &candidates, &left, ranked.is_empty()) else { break };
         let Some(found) = candidates.get(best) else { break };
-        let explained = found.truth.holds.and(&failing);
+        let explained = found.truth.holds.and(&left).and(&bench.table.failing);
         let after = left.without(&found.truth.holds);
         let close = close(bench, &candidates, best, &left, &after);
         ranked.push(found.ranked(bench, explained.iter().collect(), close));
@@ -118,8 +117,8 @@ impl Candidate {
     }
 
     fn ranked(&self, bench: &Bench<'_>, explains: Vec<usize>, close: Vec<(String, Counts)>) -> Ranked {
-        let counts = bench.counts(&self.truth, &bench.table.failing);
-        let unknown = Bits::all(bench.table.len()).without(&self.truth.known);
+        let counts = bench.counts(&self.truth, &bench.real);
+        let unknown = bench.table.counted.without(&self.truth.known);
         Ranked {
             predicate: self.text(bench.table),
             equivalents: self.equivalents.iter().map(|predicate| predicate.text(bench.table)).collect(),
@@ -139,17 +138,15 @@ impl Candidate {
     }
 }
 
-/// The truth of a predicate as far as units are left.
-fn restricted(truth: &Truth, left: &Bits) -> Truth {
-    Truth { holds: truth.holds.and(left), known: truth.known.and(left) }
+fn population(bench: &Bench<'_>, units: &Bits) -> Population {
+    Population { failing: units.count_and(&bench.table.failing), all: units.count() }
 }
 
 /// The index of the candidate that tells most of the units that are left. After the first one, a candidate has to go with
 /// the label there, too.
-fn best(bench: &Bench<'_>, candidates: &[Candidate], left: &Bits, failing: &Bits, is_first: bool) -> Option<usize> {
-    let of = Population { failing: failing.count(), all: left.count() };
-    let counts: Vec<Counts> =
-        candidates.iter().map(|candidate| bench.counts(&restricted(&candidate.truth, left), failing)).collect();
+fn best(bench: &Bench<'_>, candidates: &[Candidate], left: &Bits, is_first: bool) -> Option<usize> {
+    let of = population(bench, left);
+    let counts: Vec<Counts> = candidates.iter().map(|candidate| bench.counts_of(&candidate.truth, left)).collect();
     let rates = match is_first {
         true => vec![0.0; candidates.len()],
         false => {
@@ -179,10 +176,7 @@ fn close(
     after: &Bits,
 ) -> Vec<(String, Counts)> {
     let information = |candidate: &Candidate, left: &Bits| {
-        let failing = bench.table.failing.and(left);
-        bench
-            .counts(&restricted(&candidate.truth, left), &failing)
-            .information(Population { failing: failing.count(), all: left.count() })
+        bench.counts_of(&candidate.truth, left).information(population(bench, left))
     };
     let others =
         candidates.iter().enumerate().filter(|(index, candidate)| *index != best && candidate.parts.len() == 1);
@@ -192,8 +186,7 @@ fn close(
     losses.retain(|(loss, _)| *loss > 0.0);
     losses.sort_by(|left, right| right.0.total_cmp(&left.0).then_with(|| left.1.cost.cmp(&right.1.cost)));
     let told = losses.into_iter().take(MOST_CLOSE);
-    told.map(|(_, candidate)| (candidate.text(bench.table), bench.counts(&candidate.truth, &bench.table.failing)))
-        .collect()
+    told.map(|(_, candidate)| (candidate.text(bench.table), bench.counts(&candidate.truth, &bench.real))).collect()
 }
 
 /// The pairs of survivors that beat both their parts, and how many were tried: they tell more, and where one part holds, the
@@ -202,15 +195,14 @@ fn conjunctions(bench: &Bench<'_>, survey: &Survey, singles: &[Candidate]) -> (V
     let beam = singles.get(..singles.len().min(BEAM)).unwrap_or_default();
     let pairs = beam.len() * beam.len().saturating_sub(1) / 2;
     let of = bench.population();
-    let information = |truth: &Truth| bench.counts(truth, &bench.table.failing).information(of);
+    let information = |truth: &Truth| bench.counts(truth, &bench.real).information(of);
     let level = RATE / (2 * pairs).max(1) as f64;
     let mut found = Vec::new();
     for (index, left) in beam.iter().enumerate() {
         for right in beam.iter().skip(index + 1) {
             let truth = left.truth.and(&right.truth);
             let beats = |part: &Candidate, other: &Candidate| {
-                let inside = restricted(&other.truth, &part.truth.holds);
-                let counts = bench.counts(&inside, &bench.table.failing);
+                let counts = bench.counts_of(&other.truth, &part.truth.holds.and(&bench.table.counted));
                 information(&truth) > information(&part.truth)
                     && counts.increase().is_some_and(|increase| increase.low > 0.0)
                     && bench.factorials.fisher(counts) <= level
@@ -219,7 +211,7 @@ fn conjunctions(bench: &Bench<'_>, survey: &Survey, singles: &[Candidate]) -> (V
                 continue;
             }
             let tests = survey.tested + pairs;
-            let way = bench.way(&truth, RATE / tests as f64);
+            let Some(way) = bench.way(&truth, RATE / tests as f64) else { continue };
             let tested = bench.test(&truth, way, &bench.real);
             let q = (tested.p() * tests as f64).min(1.0);
             if q <= RATE {
@@ -254,7 +246,7 @@ fn within_column(bench: &Bench<'_>, truth: &Truth, column: &TableColumn) -> Opti
     let mut borders = if different.len() <= 10 { different } else { borders(&sorted) };
     borders.dedup();
     let mut strata = vec![Stratum { all: 0, marked: 0, failing: 0, common: 0 }; borders.len() + 1];
-    for index in column.known.and(&truth.known).iter() {
+    for index in column.known.and(&truth.known).and(&bench.table.counted).iter() {
         let place = values.get(index).map_or(0, |value| borders.partition_point(|border| border <= value));
         if let Some(stratum) = strata.get_mut(place) {
             let (marked, failing) = (truth.holds.has(index), bench.table.failing.has(index));

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use rayon::prelude::*;
 
 use super::RATE;
-use super::predicate::Predicate;
+use super::predicate::{Predicate, Truth};
 use super::statistics::{Counts, false_discovery_rates};
 use super::testing::{Arm, Bench, Tested, Way};
 
@@ -41,7 +41,7 @@ pub struct Survey {
     pub constant: usize,
     /// Of the others, those that are true of the same units as a simpler one.
     pub merged: usize,
-    /// Of the rest, those whose margins allow of no p that is small enough.
+    /// Of the rest, those whose margins allow of no p that is small enough, over all units or by requests.
     pub unable: usize,
     /// Those that are left, which were tested.
     pub tested: usize,
@@ -60,12 +60,18 @@ pub fn survey(bench: &Bench<'_>, arms: &[Arm]) -> Survey {
     let (classes, constant) = classes(bench, &predicates);
     let merged = classes.iter().map(|class| class.equivalents.len()).sum();
     let is_able = |class: &Class| bench.factorials.least_fisher(class.counts) <= RATE;
-    let (able, unable): (Vec<Class>, Vec<Class>) = classes.into_iter().partition(is_able);
+    let all = classes.len();
+    let able: Vec<Class> = classes.into_iter().filter(is_able).collect();
     let arms: Vec<&Arm> = std::iter::once(&bench.real).chain(arms).collect();
     let needed = RATE / able.len().max(1) as f64;
+    let of_class = |class: Class| {
+        let truth = class.predicate.truth(bench.table);
+        let way = bench.way(&truth, needed)?;
+        Some((class, (way, pooled(bench, &truth, &arms))))
+    };
     // Whoever is no discovery by the pooled p alone is none by the larger p of two.
-    let (ways, pooled): (Vec<Way>, Vec<Vec<f64>>) =
-        able.par_iter().map(|class| pooled(bench, class, needed, &arms)).unzip();
+    let (able, tests): (Vec<Class>, Vec<(Way, Vec<f64>)>) = able.into_par_iter().filter_map(of_class).unzip();
+    let (ways, pooled): (Vec<Way>, Vec<Vec<f64>>) = tests.into_iter().unzip();
     let candidates: Vec<Vec<usize>> = (0..arms.len()).map(|arm| discoveries(&pooled, arm, able.len())).collect();
     let mut tests: HashMap<(usize, usize), Tested> = HashMap::new();
     let mut wanted: HashMap<usize, Vec<usize>> = HashMap::new();
@@ -91,9 +97,9 @@ pub fn survey(bench: &Bench<'_>, arms: &[Arm]) -> Survey {
             };
             let counts = || match arm {
                 0 => class.counts,
-                arm => arms.get(arm).map_or_else(Counts::default, |arm| {
-                    bench.counts(&class.predicate.truth(bench.table), arm.failing(tested.way))
-                }),
+                arm => arms
+                    .get(arm)
+                    .map_or_else(Counts::default, |arm| bench.counts(&class.predicate.truth(bench.table), arm)),
             };
             let survives = q <= RATE && is_survivor(counts());
             survives.then(|| Survivor { class: class.clone(), tested, q })
@@ -112,7 +118,7 @@ pub fn survey(bench: &Bench<'_>, arms: &[Arm]) -> Survey {
         predicates: predicates.len(),
         constant,
         merged,
-        unable: unable.len(),
+        unable: all - able.len(),
         tested: able.len(),
         survivors,
         shuffled_reporting,
@@ -129,7 +135,7 @@ fn classes(bench: &Bench<'_>, predicates: &[Predicate]) -> (Vec<Class>, usize) {
             .par_iter()
             .map(|predicate| {
                 let truth = predicate.truth(bench.table);
-                (*predicate, truth.holds.digest(), bench.counts(&truth, &bench.table.failing))
+                (*predicate, truth.holds.digest(), bench.counts(&truth, &bench.real))
             })
             .collect();
         for (predicate, digest, counts) in counted {
@@ -149,26 +155,17 @@ fn classes(bench: &Bench<'_>, predicates: &[Predicate]) -> (Vec<Class>, usize) {
     (classes, constant)
 }
 
-/// How to test a class, and Fisher's p of it in each arm, 1 where it is far from small.
-fn pooled(bench: &Bench<'_>, class: &Class, needed: f64, arms: &[&Arm]) -> (Way, Vec<f64>) {
-    let truth = class.predicate.truth(bench.table);
-    let way = bench.way(&truth, needed);
-    let (all_true, known) = (class.counts.all_true, class.counts.all_true + class.counts.all_false);
-    let is_all_known = known == bench.table.len() as u64;
-    let failures = bench.table.failing.count();
+/// Fisher's p of a predicate in each arm, 1 where it is far from small.
+fn pooled(bench: &Bench<'_>, truth: &Truth, arms: &[&Arm]) -> Vec<f64> {
     let of_arm = |arm: &&Arm| {
-        let labels = arm.failing(way);
-        let failing_true = truth.holds.count_and(labels);
-        let failing = if is_all_known { failures } else { truth.known.count_and(labels) };
-        let counts =
-            Counts { failing_true, all_true, failing_false: failing - failing_true, all_false: known - all_true };
+        let counts = bench.counts(truth, arm);
         // Up to the expectation, the chance of so many is a half at least.
         let (failing, all) = (counts.failing_true + counts.failing_false, counts.all_true + counts.all_false);
         let is_past =
             u128::from(counts.failing_true) * u128::from(all) > u128::from(counts.all_true) * u128::from(failing);
         if is_past { bench.factorials.fisher(counts) } else { 1.0 }
     };
-    (way, arms.iter().map(of_arm).collect())
+    arms.iter().map(of_arm).collect()
 }
 
 /// The classes whose p in an arm is a discovery.

@@ -50,7 +50,7 @@ pub struct Reading {
     pub no_site: u64,
     /// Units of which it is not known whether they fail, or whether there is something to judge.
     pub unknown: u64,
-    /// Units that are judged and left out, since another of their sequence fails before them.
+    /// Units that are judged and not counted, since another of their sequence fails before them.
     pub censored: u64,
 }
 
@@ -93,8 +93,13 @@ pub struct Table {
     pub places: Vec<UnitPlace>,
     /// The steps of each unit; `None` where each is one.
     pub steps: Option<Vec<Range<usize>>>,
-    /// The units that fail.
+    /// The units that fail, as far as they count.
     pub failing: Bits,
+    /// The units that count: with censoring, those up to the first failing one of their sequence. The others are kept for what
+    /// their conditions are.
+    pub counted: Bits,
+    /// Whether units are censored.
+    pub is_censored: bool,
     /// The units of each sequence.
     pub sequences: Vec<Range<usize>>,
     /// What was read.
@@ -105,7 +110,6 @@ pub struct Table {
 #[derive(Debug)]
 pub struct TableBuilder {
     table: Table,
-    censors: bool,
     capture: usize,
     sequence: Option<SequenceId>,
     /// Where the units of the sequence begin, and its steps.
@@ -205,9 +209,9 @@ fn at<T: Copy>(values: &[Option<T>], line: Option<usize>) -> Option<T> {
 }
 
 impl TableBuilder {
-    /// A table without units. With `censors`, what comes after the first failing unit of a sequence is left out.
+    /// A table without units. With `is_censored`, what comes after the first failing unit of a sequence does not count.
     /// The columns that the label is made of, by their names, are looked for as no cause.
-    pub fn new(unit: UnitOfTable, censors: bool, of_label: &[String]) -> Self {
+    pub fn new(unit: UnitOfTable, is_censored: bool, of_label: &[String]) -> Self {
         let of_each = |(place, condition): (usize, &'static Condition)| {
             let kept =
                 [false, true].into_iter().filter(move |is_previous| TableColumn::is_kept(condition, *is_previous));
@@ -222,12 +226,13 @@ impl TableBuilder {
             places: Vec::new(),
             steps: (unit == UnitOfTable::Sequence).then(Vec::new),
             failing: Bits::default(),
+            counted: Bits::default(),
+            is_censored: is_censored && unit == UnitOfTable::Step,
             sequences: Vec::new(),
             reading: Reading::default(),
         };
         Self {
             table,
-            censors,
             capture: 0,
             sequence: None,
             start: (0, 0),
@@ -279,13 +284,15 @@ impl TableBuilder {
             Judgement::NoSite => return self.table.reading.no_site += 1,
             Judgement::Unknown => return self.table.reading.unknown += 1,
         };
-        if self.has_failed && self.censors {
+        self.store();
+        self.table.places.push(UnitPlace { capture: self.capture, sequence, step: step.step });
+        if self.has_failed && self.table.is_censored {
             self.table.reading.censored += 1;
+            self.table.failing.push(false);
+            self.table.counted.push(false);
             return;
         }
         self.has_failed |= is_failing;
-        self.store();
-        self.table.places.push(UnitPlace { capture: self.capture, sequence, step: step.step });
         self.count(is_failing);
     }
 
@@ -320,6 +327,7 @@ impl TableBuilder {
 
     fn count(&mut self, is_failing: bool) {
         self.table.failing.push(is_failing);
+        self.table.counted.push(true);
         let reading = &mut self.table.reading;
         *(if is_failing { &mut reading.failing } else { &mut reading.passing }) += 1;
     }

@@ -17,8 +17,8 @@ fn sequence(request: u64) -> SequenceId {
 type Judged = (Option<Judgement>, Vec<(StepRecord, Judgement)>);
 
 /// A table of sequences.
-fn table(unit: UnitOfTable, censors: bool, sequences: Vec<Judged>) -> Table {
-    let mut builder = TableBuilder::new(unit, censors, &[]);
+fn table(unit: UnitOfTable, is_censored: bool, sequences: Vec<Judged>) -> Table {
+    let mut builder = TableBuilder::new(unit, is_censored, &[]);
     for (request, (whole, steps)) in (0..).zip(sequences) {
         builder.begin(0, sequence(request), FORMAT_VERSION, whole);
         steps.iter().for_each(|(step, judgement)| builder.add(step, *judgement));
@@ -38,7 +38,7 @@ fn truth(table: &Table, text: &str) -> predicate::Truth {
 }
 
 #[test]
-fn the_first_failure_counts_and_what_comes_after_is_left_out() {
+fn the_first_failure_counts_and_what_comes_after_does_not() {
     use Judgement::{Failing, NoSite, Passing, Unknown};
     let judgements = [Passing, NoSite, Failing, Passing, Failing, Unknown];
     let steps =
@@ -47,8 +47,10 @@ fn the_first_failure_counts_and_what_comes_after_is_left_out() {
     let reading = censored.reading;
     assert_eq!((reading.failing, reading.passing, reading.censored), (1, 2, 2));
     assert_eq!((reading.no_site, reading.unknown, reading.steps, reading.failing_sequences), (1, 1, 7, 1));
-    assert_eq!(censored.sequences, [0..2, 2..3]);
-    assert_eq!(censored.places.iter().map(|place| place.step).collect::<Vec<_>>(), [0, 2, 9]);
+    assert_eq!(censored.sequences, [0..4, 4..5]);
+    assert_eq!(censored.places.iter().map(|place| place.step).collect::<Vec<_>>(), [0, 2, 3, 4, 9]);
+    assert_eq!(censored.counted.iter().collect::<Vec<_>>(), [0, 1, 4]);
+    assert_eq!(censored.failing.iter().collect::<Vec<_>>(), [1]);
     let every = table(UnitOfTable::Step, false, vec![(None, steps())]).reading;
     assert_eq!((every.failing, every.passing, every.censored), (2, 2, 0));
 }
@@ -102,6 +104,10 @@ fn scramble(number: u64) -> u64 {
 
 /// Steps of many requests with a condition or two, and their judgement.
 fn many(requests: u64, fails: impl Fn(&StepRecord) -> bool) -> Table {
+    some(requests, true, fails)
+}
+
+fn some(requests: u64, is_censored: bool, fails: impl Fn(&StepRecord) -> bool) -> Table {
     let steps = |request: u64| -> Judged {
         let of_request = (0..10).map(|number| {
             let noise = scramble(request * 10 + number);
@@ -124,7 +130,7 @@ fn many(requests: u64, fails: impl Fn(&StepRecord) -> bool) -> Table {
         });
         (None, of_request.collect())
     };
-    table(UnitOfTable::Step, true, (0..requests).map(steps).collect())
+    table(UnitOfTable::Step, is_censored, (0..requests).map(steps).collect())
 }
 
 #[test]
@@ -160,12 +166,55 @@ fn a_conjunction_that_adds_nothing_is_not_told() {
 }
 
 #[test]
-fn what_holds_in_every_first_step_is_found_without_requests() {
-    let table = many(60, |step| step.step == 0 && !step.request.is_multiple_of(5));
-    let correlation = correlate(&table, settings(50));
-    assert_eq!(correlation.ranked[0].predicate, "grammar_before == 0", "{:?}", correlation.ranked);
-    assert_eq!(correlation.ranked[0].way, Way::Pooled);
-    assert!(correlation.permutations_reporting <= 5, "{}", correlation.permutations_reporting);
+fn what_holds_in_every_first_step_is_told_from_requests_by_the_steps_after_it() {
+    let fails = |step: &StepRecord| step.step == 0 && !step.request.is_multiple_of(5);
+    // Four requests of five may fail whatever they do, and then they do so at once.
+    let censored = correlate(&some(60, true, fails), settings(0));
+    assert!(censored.ranked.is_empty() && censored.unable > 0, "{:?}", censored.ranked);
+    let every = correlate(&some(60, false, fails), settings(50));
+    assert_eq!(every.ranked[0].predicate, "grammar_before == 0", "{:?}", every.ranked);
+    assert_eq!(every.ranked[0].way, Way::WithinRequests);
+    assert!(every.permutations_reporting <= 5, "{}", every.permutations_reporting);
+}
+
+#[test]
+fn what_grows_or_shrinks_along_requests_of_which_some_fail_more_is_no_condition() {
+    let reports = |salt: u64, grows: bool| {
+        let steps = |request: u64| -> Judged {
+            let is_hard = request.is_multiple_of(2);
+            let of_request = (0..16).map(|number| {
+                let along = if grows { number } else { 16 - number } as u32;
+                // The hard ones have longer prompts, for reasons of their own.
+                let step =
+                    StepRecord { cached_prefix: Some(along + if is_hard { 8 } else { 0 }), ..step(request, number) };
+                let fails =
+                    scramble(salt ^ scramble(number + request * 77)).is_multiple_of(if is_hard { 8 } else { 200 });
+                (step, if fails { Judgement::Failing } else { Judgement::Passing })
+            });
+            (None, of_request.collect())
+        };
+        let table = table(UnitOfTable::Step, true, (0..80).map(steps).collect());
+        !correlate(&table, settings(0)).ranked.is_empty()
+    };
+    for grows in [true, false] {
+        let reporting = (0..40).filter(|salt| reports(*salt, grows)).count();
+        assert!(reporting <= 4, "{reporting} of 40, grows: {grows}");
+    }
+}
+
+#[test]
+fn the_control_censors_as_the_labels_are_censored() {
+    let table = many(60, |step| scramble(step.step + step.request * 77).is_multiple_of(6));
+    let real = testing::Bench::new(&table).real;
+    for arm in control::arms(&table, &real, 5, 1) {
+        let counted = arm.counted.expect("a censored table");
+        for units in &table.sequences {
+            let first = arm.failing.first_in(units);
+            assert_eq!(arm.failing.count_in(units), table.failing.count_in(units));
+            assert_eq!(counted.count_in(units), (first.map_or(units.end, |unit| unit + 1) - units.start) as u64);
+        }
+        assert!(arm.failing != table.failing);
+    }
 }
 
 #[test]

@@ -63,8 +63,8 @@ pub enum MatchedBy {
     ClientId,
     /// They have no id, or none that is in both captures: they have the same number and the same prompt.
     NumberAndPrompt,
-    /// One of them was refused, and nothing but its number is known of it.
-    Number,
+    /// Neither have they one prompt, as where one of them was refused: they have the same number and the same body.
+    NumberAndBody,
 }
 
 impl MatchedBy {
@@ -73,7 +73,7 @@ impl MatchedBy {
         match self {
             Self::ClientId => "client id",
             Self::NumberAndPrompt => "number and prompt",
-            Self::Number => "number",
+            Self::NumberAndBody => "number and body",
         }
     }
 }

@@ -1,5 +1,7 @@
 //! Which request of the one capture is which of the other.
 
+use std::collections::{HashMap, VecDeque};
+
 use super::{Capture, DiffError, MatchedBy};
 use crate::replay::recording::RequestFault;
 
@@ -15,6 +17,8 @@ pub(super) struct Side {
     pub(super) client_id: Option<String>,
     /// A hash of its prompt; `None` if it was refused: what is recorded of a refusal has none.
     prompt: Option<blake3::Hash>,
+    /// A hash of its body, where that is recorded.
+    body: Option<blake3::Hash>,
 }
 
 impl Side {
@@ -28,14 +32,17 @@ impl Side {
     }
 }
 
-/// Whether a request of the first capture is one of the second.
-type IsSame = fn(&Side, &Side) -> bool;
+/// What a request is known by: its number, where that counts, and a hash.
+type Key = (Option<u64>, blake3::Hash);
+
+/// What a request is known by in one way; `None` if that is not recorded.
+type KeyOf = fn(&Side) -> Option<Key>;
 
 /// The ways of matching, each tried on what those before it have left.
-const WAYS: [(MatchedBy, IsSame); 3] = [
-    (MatchedBy::ClientId, |a, b| a.client_id.is_some() && a.client_id == b.client_id),
-    (MatchedBy::NumberAndPrompt, |a, b| a.number == b.number && a.prompt.is_some() && a.prompt == b.prompt),
-    (MatchedBy::Number, |a, b| a.number == b.number && (a.is_refused() || b.is_refused())),
+const WAYS: [(MatchedBy, KeyOf); 3] = [
+    (MatchedBy::ClientId, |side| Some((None, blake3::hash(side.client_id.as_ref()?.as_bytes())))),
+    (MatchedBy::NumberAndPrompt, |side| Some((Some(side.number), side.prompt?))),
+    (MatchedBy::NumberAndBody, |side| Some((Some(side.number), side.body?))),
 ];
 
 /// The requests that both captures have; those of one alone, and those that cannot be had, are told in `missing`.
@@ -49,15 +56,25 @@ pub(super) fn pairs(
 ) -> Result<Vec<Pair>, DiffError> {
     let [mut a, mut b] = captures.map(|capture| sides(capture, missing));
     let mut pairs = Vec::new();
-    for (matched_by, is_same) in WAYS {
-        let mut left = Vec::new();
-        for side in a {
-            match b.iter().position(|other| is_same(&side, other)) {
-                Some(place) => pairs.push(Pair { requests: [side, b.remove(place)], matched_by }),
-                None => left.push(side),
+    for (matched_by, key) in WAYS {
+        let mut others: HashMap<Key, VecDeque<Side>> = HashMap::new();
+        let mut left_in_b = Vec::new();
+        for side in b {
+            match key(&side) {
+                Some(key) => others.entry(key).or_default().push_back(side),
+                None => left_in_b.push(side),
             }
         }
-        a = left;
+        let mut left_in_a = Vec::new();
+        for side in a {
+            match key(&side).and_then(|key| others.get_mut(&key)?.pop_front()) {
+                Some(other) => pairs.push(Pair { requests: [side, other], matched_by }),
+                None => left_in_a.push(side),
+            }
+        }
+        left_in_b.extend(others.into_values().flatten());
+        left_in_b.sort_by_key(|side| side.number);
+        (a, b) = (left_in_a, left_in_b);
     }
     pairs.sort_by_key(|pair| pair.requests[0].number);
     if let Some(id) = wanted {
@@ -86,6 +103,7 @@ fn only(capture: Capture<'_>, side: &Side) -> String {
 
 fn sides(capture: Capture<'_>, missing: &mut Vec<String>) -> Vec<Side> {
     let mut sides = Vec::new();
+    let hash = |body: Option<String>| body.map(|body| blake3::hash(body.as_bytes()));
     for number in capture.recording.requests() {
         match capture.recording.request(number) {
             Ok(request) => {
@@ -93,10 +111,12 @@ fn sides(capture: Capture<'_>, missing: &mut Vec<String>) -> Vec<Side> {
                 for token in &request.admission.prompt_tokens {
                     prompt.update(&token.to_le_bytes());
                 }
-                let client_id = request.admission.client_id;
-                sides.push(Side { number, client_id, prompt: Some(prompt.finalize()) });
+                let (client_id, body) = (request.admission.client_id, hash(request.admission.body));
+                sides.push(Side { number, client_id, prompt: Some(prompt.finalize()), body });
             }
-            Err(RequestFault::Refused) => sides.push(Side { number, client_id: None, prompt: None }),
+            Err(RequestFault::Refused { client_id, body }) => {
+                sides.push(Side { number, client_id, prompt: None, body: hash(body) });
+            }
             Err(fault) => missing.push(format!("{}: request {number}: {fault}", capture.name)),
         }
     }

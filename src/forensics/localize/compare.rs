@@ -26,13 +26,34 @@ pub(super) const HEAD_INPUT: &str = "head_input";
 pub(super) const LOGITS: &str = "logits";
 pub(super) const STATISTICS: &str = "statistics";
 
-/// Compares a row that was run again with everything that is recorded of it, in the order in which it was computed.
+/// Compares a row that was run again with everything that is recorded of it, in the order in which it was computed. Where it
+/// differs and its sketches could not say from which operation on, `tell` is told why.
 ///
 /// # Errors
 /// If nothing of it could be compared, or too little; in words.
-pub(super) fn compare(job: &Job<'_>, id: RowId, record: &RowRecord, run: &Run) -> Result<Option<Seen>, String> {
+pub(super) fn compare(
+    job: &Job<'_>,
+    id: RowId,
+    record: &RowRecord,
+    run: &Run,
+    tell: &mut dyn FnMut(String),
+) -> Result<Option<Seen>, String> {
     let sketches = if is_sketched(job) { sketches(job, id, run) } else { Ok(None) };
-    let sketched = match &sketches {
+    let seen = compare_with(job, id, record, run, &sketches)?;
+    if let (Some(Seen { is_first: false, .. }), Err(why)) = (&seen, sketches) {
+        tell(why);
+    }
+    Ok(seen)
+}
+
+fn compare_with(
+    job: &Job<'_>,
+    id: RowId,
+    record: &RowRecord,
+    run: &Run,
+    sketches: &Result<Option<Vec<SketchRecord>>, String>,
+) -> Result<Option<Seen>, String> {
+    let sketched = match sketches {
         Ok(Some(sketches)) => {
             if let Some(departure) = departure(&run.passage, sketches) {
                 return of_departure(&departure).map(Some);
@@ -81,7 +102,7 @@ pub(super) fn compare(job: &Job<'_>, id: RowId, record: &RowRecord, run: &Run) -
             Ok(other.map(|other| Seen { is_first: true, ..logits(STATISTICS, recorded, Some(other)) }))
         }
         (None, _) if sketched || same_input.is_some() => Ok(None),
-        (None, Err(why)) => Err(why),
+        (None, Err(why)) => Err(why.clone()),
         (None, Ok(_)) => Err("neither sketches nor payload nor statistics of the row are recorded".to_owned()),
     }
 }

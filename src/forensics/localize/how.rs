@@ -47,7 +47,9 @@ fn of_row(job: &Job<'_>, gaps: &Gaps, standing: &Standing<'_>, found: &Found, ro
     if found.seen.operation == STATISTICS {
         let statistic = found.seen.statistic?;
         let is_of = |run: &Run| same_statistic(statistic, &run.statistics.into(), row);
-        let of = foreign(job, gaps, standing, found, &is_of);
+        // Tokens and counts are the same in many rows.
+        let tells = ["maximum", "log_sum_exp"].contains(&statistic);
+        let of = tells.then(|| foreign(job, gaps, standing, found, &is_of)).flatten();
         return Some(of.map_or(How::Differs { relative: None }, |of| How::NeighboursValue { statistic, of }));
     }
     debug_assert_eq!(found.seen.operation, LOGITS);

@@ -298,7 +298,7 @@ fn follow(job: &Job<'_>, request: u64, gaps: &Gaps, earliest: &AtomicU64) -> Fol
     let mut followed = Followed::default();
     let recorded = match job.recording.request(request) {
         Ok(recorded) => recorded,
-        Err(RequestFault::Refused) => return followed,
+        Err(RequestFault::Refused { .. }) => return followed,
         Err(fault) => {
             followed.missing.push((0, format!("request {request}: {fault}")));
             return followed;
@@ -329,13 +329,19 @@ fn follow_sequence(job: &Job<'_>, mut walk: Walk<'_>, earliest: &AtomicU64, foll
             return;
         }
         if job.step.is_none_or(|wanted| step.step == wanted) {
-            for row in 0..step.rows.len() as u32 {
+            for (row, record) in (0..).zip(&step.rows) {
                 let place = format!("request {request}, choice {choice}, step {}, row {row}", step.step);
-                let compared = walk
-                    .run(row, None)
-                    .and_then(|run| compare::compare(job, walk.row_id(row), &step.rows[row as usize], &run));
-                match compared {
-                    Err(why) => followed.missing.push((step.step, format!("{place}: {why}"))),
+                let mut tell = |why: String| followed.missing.push((step.step, format!("{place}: {why}")));
+                // The rows after one that cannot be run follow it.
+                let run = match walk.run(row, None) {
+                    Ok(run) => run,
+                    Err(why) => {
+                        tell(why);
+                        break;
+                    }
+                };
+                match compare::compare(job, walk.row_id(row), record, &run, &mut tell) {
+                    Err(why) => tell(why),
                     Ok(None) => followed.rows += 1,
                     Ok(Some(seen)) => {
                         followed.rows += 1;

@@ -105,7 +105,7 @@ fn rows(job: &Job<'_>, standing: &Standing<'_>, supposition: Supposition) -> Opt
             }
         };
         let run = walk.run(row, Some(&mut apply)).ok()?;
-        if !matches!(compare(job, walk.row_id(row), record, &run), Ok(None)) {
+        if !matches!(compare(job, walk.row_id(row), record, &run, &mut |_| {}), Ok(None)) {
             return None;
         }
         rows.push(run);

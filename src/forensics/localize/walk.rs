@@ -85,7 +85,7 @@ impl<'a> Walk<'a> {
     /// Runs the next row of the step. `change` may change what an operation gives.
     ///
     /// # Errors
-    /// Why it cannot be run, in words.
+    /// Why it cannot be run, or is not the row that is recorded, in words.
     pub(super) fn run(&mut self, row: u32, change: Option<&mut Listener<'_>>) -> Result<Run, String> {
         let step = self.step().ok_or("there is no such step")?;
         let (mut passage, mut norms) = (Vec::new(), Vec::new());
@@ -100,6 +100,11 @@ impl<'a> Walk<'a> {
             norms.push(norm(output));
         };
         let hidden = self.execution.run(step, row, &self.output, Some(&mut listen)).map_err(in_words)?;
+        let position = self.execution.position();
+        if let Some(recorded) = step.rows.get(row as usize).filter(|recorded| recorded.position != position) {
+            let recorded = recorded.position;
+            return Err(format!("it is recorded at position {recorded}, and the tokens before it end at {position}"));
+        }
         let plain = self.execution.plain();
         let head_input = plain.head_input(&hidden);
         let statistics = scalar::row_statistics(&plain.logits(&head_input));

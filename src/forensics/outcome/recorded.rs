@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::{Asked, CallOutcome, ExpectedCalls};
+use super::{Asked, CallOutcome, ExpectedCalls, NoOutcome};
 use crate::capture::records::{Admission, Header, StopReason};
 use crate::capture::{CaptureError, CaptureReader, RequestRecords};
 use crate::forensics::repetition::Call;
@@ -18,8 +18,8 @@ pub struct ChoiceOutcome {
     pub sequence: SequenceId,
     /// The client's id for its request (`custom_id`); `None` where it has none or it cannot be read.
     pub client_id: Option<String>,
-    /// The outcome; `None` where there is none, and where it is not known ([`outcome_of_choice`]).
-    pub outcome: Option<CallOutcome>,
+    /// The outcome, or why there is none ([`outcome_of_choice`]).
+    pub outcome: Result<CallOutcome, NoOutcome>,
 }
 
 /// The outcomes of all choices that have steps, in order. `tokenizer` is that of the recorded model; `expected` has the calls
@@ -37,9 +37,9 @@ pub fn outcomes(
 
 /// The outcome of one choice.
 ///
-/// There is none for a request without tools, one that may not call or need not and does not, a choice that failed, was
-/// cancelled, is not over or ended in its reasoning, and where [`Asked::outcome`] cannot tell. It is not known where the capture
-/// does not say enough: the request's body, how its calls are written, that the choice ended, and each of its tokens.
+/// There is nothing to judge of a request without tools, one that may not call or need not and does not, and a choice that failed,
+/// was cancelled or ended in its reasoning. It is not known where [`Asked::outcome`] cannot tell, and where the capture does
+/// not say enough: the request's body, how its calls are written, that the choice ended, and each of its tokens.
 ///
 /// # Errors
 /// If the file cannot be read.
@@ -50,7 +50,7 @@ pub fn outcome_of_choice(
     expected: &ExpectedCalls,
 ) -> Result<ChoiceOutcome, CaptureError> {
     let Some(records) = known(reader.request(sequence.request))? else {
-        return Ok(ChoiceOutcome { sequence, client_id: None, outcome: None });
+        return Ok(ChoiceOutcome { sequence, client_id: None, outcome: Err(NoOutcome::NotKnown) });
     };
     let client_id = records.admission.as_ref().and_then(|admission| admission.client_id.clone());
     let expected = client_id.as_ref().and_then(|id| expected.get(id));
@@ -73,22 +73,26 @@ fn outcome(
     sequence: SequenceId,
     tokenizer: &Tokenizer,
     expected: Option<&[Call]>,
-) -> Result<Option<CallOutcome>, CaptureError> {
-    let Some(admission) = &records.admission else { return Ok(None) };
-    let Some(tools) = body(admission).as_ref().and_then(tools_of) else { return Ok(None) };
-    let Some(format) = format(admission, reader.header()) else { return Ok(None) };
+) -> Result<Result<CallOutcome, NoOutcome>, CaptureError> {
+    let (nothing, not_known) = (Ok(Err(NoOutcome::NothingToJudge)), Ok(Err(NoOutcome::NotKnown)));
+    let Some(admission) = &records.admission else { return not_known };
+    let Some(body) = body(admission) else { return not_known };
+    let Some(tools) = tools_of(&body) else { return nothing };
     let completion = records.completions.iter().find(|completion| completion.choice == sequence.choice.0);
-    let Some(completion) = completion else { return Ok(None) };
-    let Some(emitted) = emitted(reader, sequence)? else { return Ok(None) };
-    let has_answered = !matches!(completion.stop, Some(StopReason::Failed(_) | StopReason::Cancelled));
-    if !has_answered || emitted.len() != completion.emitted_tokens as usize {
-        return Ok(None);
+    let Some(completion) = completion else { return not_known };
+    if matches!(completion.stop, Some(StopReason::Failed(_) | StopReason::Cancelled)) {
+        return nothing;
+    }
+    let Some(format) = format(admission, reader.header()) else { return not_known };
+    let Some(emitted) = emitted(reader, sequence)? else { return not_known };
+    if emitted.len() != completion.emitted_tokens as usize {
+        return not_known;
     }
     let recorded = reader.header().model.as_ref().and_then(|model| model.end_tokens.clone());
     let end_tokens = recorded.unwrap_or_else(|| tokenizer.end_tokens().iter().map(|token| token.0).collect());
     let told = without_end(&emitted, &end_tokens, completion.stop.as_ref());
-    let answer = begins(admission, &emitted).map(|begins| told.get(begins..).unwrap_or_default());
-    Ok(answer.and_then(|answer| Asked { tools: &tools, format, expected }.outcome(answer, tokenizer)))
+    let Some(begins) = begins(admission, &emitted) else { return nothing };
+    Ok(Asked { tools: &tools, format, expected }.outcome(told.get(begins..).unwrap_or_default(), tokenizer))
 }
 
 fn body(admission: &Admission) -> Option<Map<String, Value>> {

@@ -80,7 +80,7 @@ fn tokens(text: &str, tokenizer: &Tokenizer) -> Vec<u32> {
 }
 
 fn outcome_by(text: &str, asked: &Asked<'_>, tokenizer: &Tokenizer) -> Option<CallOutcome> {
-    asked.outcome(&tokens(text, tokenizer), tokenizer)
+    asked.outcome(&tokens(text, tokenizer), tokenizer).ok()
 }
 
 /// Of a request that has to call.

@@ -76,7 +76,7 @@ pub(in crate::replay) fn check_without(context: &Context<'_>, request: u64, faul
             RequestFault::Unreadable(_) | RequestFault::TooLarge { .. } => {
                 verdict.skip(Skip::missing(fault.to_string()));
             }
-            RequestFault::Refused | RequestFault::RefusedYetRan | RequestFault::NotAdmitted => {
+            RequestFault::Refused { .. } | RequestFault::RefusedYetRan | RequestFault::NotAdmitted => {
                 nowhere(&mut verdict, context, "request", message);
             }
         }

@@ -82,8 +82,11 @@ fn only_an_answer_that_came_says_what_should_come() {
     }
 }
 
+const NOTHING: Result<CallOutcome, NoOutcome> = Err(NoOutcome::NothingToJudge);
+const NOT_KNOWN: Result<CallOutcome, NoOutcome> = Err(NoOutcome::NotKnown);
+
 /// The outcome of the one choice, with its records changed.
-fn outcome_of(tokens: &[u32], change: impl FnOnce(&mut Recorded)) -> Option<CallOutcome> {
+fn outcome_of(tokens: &[u32], change: impl FnOnce(&mut Recorded)) -> Result<CallOutcome, NoOutcome> {
     let mut recorded = recorded(tokens);
     change(&mut recorded);
     let [ChoiceOutcome { outcome, .. }] = &outcomes_of(recorded, &[])[..] else { panic!("one choice") };
@@ -97,15 +100,15 @@ fn whole() -> Vec<u32> {
 #[test]
 fn the_outcome_of_a_choice_is_that_of_its_tokens() {
     let whole = whole();
-    assert_eq!(outcome_of(&whole, |_| {}), Some(Whole));
-    assert_eq!(outcome_of(&whole[..whole.len() - 1], |_| {}), Some(NeverClosed));
+    assert_eq!(outcome_of(&whole, |_| {}), Ok(Whole));
+    assert_eq!(outcome_of(&whole[..whole.len() - 1], |_| {}), Ok(NeverClosed));
     let found = outcomes_of(recorded(&whole), &[]);
     assert_eq!((found.len(), found[0].client_id.as_deref()), (1, Some("call-7")));
     let call = |label: &str| Call { name: "timer".to_owned(), arguments: json!({"minutes": 25, "label": label}) };
     let with = |id, label| outcomes_of(recorded(&whole), &[(id, call(label))])[0].outcome;
-    assert_eq!(with("call-7", "soft eggs"), Some(Whole));
-    assert_eq!(with("call-7", "hard eggs"), Some(OtherArguments));
-    assert_eq!(with("call-8", "hard eggs"), Some(Whole));
+    assert_eq!(with("call-7", "soft eggs"), Ok(Whole));
+    assert_eq!(with("call-7", "hard eggs"), Ok(OtherArguments));
+    assert_eq!(with("call-8", "hard eggs"), Ok(Whole));
 }
 
 /// What ends an answer is no part of it: seen where a special token of its own is within a call that is cut.
@@ -116,8 +119,8 @@ fn the_token_that_ends_it_and_the_reasoning_are_no_part_of_the_answer() {
     let stopped =
         |stop: StopReason| move |recorded: &mut Recorded| recorded.completion.as_mut().unwrap().stop = Some(stop);
     let with = |token: u32| [whole(), vec![token]].concat();
-    assert_eq!(outcome_of(&with(close), stopped(StopReason::StopToken(close))), Some(Whole));
-    assert_eq!(outcome_of(&with(close), stopped(StopReason::MaxTokens)), Some(ClosedTwice));
+    assert_eq!(outcome_of(&with(close), stopped(StopReason::StopToken(close))), Ok(Whole));
+    assert_eq!(outcome_of(&with(close), stopped(StopReason::MaxTokens)), Ok(ClosedTwice));
     let ends_with = |token: u32| {
         move |recorded: &mut Recorded| {
             let model = json!({"name": "test", "architecture": null, "vocabulary_size": null, "context_length": null,
@@ -125,16 +128,16 @@ fn the_token_that_ends_it_and_the_reasoning_are_no_part_of_the_answer() {
             recorded.header.model = serde_json::from_value(model).unwrap();
         }
     };
-    assert_eq!(outcome_of(&with(close), ends_with(close)), Some(Whole), "the recorded end tokens");
-    assert_eq!(outcome_of(&with(close), ends_with(end)), Some(ClosedTwice));
+    assert_eq!(outcome_of(&with(close), ends_with(close)), Ok(Whole), "the recorded end tokens");
+    assert_eq!(outcome_of(&with(close), ends_with(end)), Ok(ClosedTwice));
 
     let reasons = tokens("Should I? <tool_call>", &SPECIAL);
     let reasoning = |recorded: &mut Recorded| {
         let (kind, source) = ("lark".to_owned(), String::new());
         recorded.admission.constraint = Some(ConstraintRecord { kind, source, begins_after: Some(end) });
     };
-    assert_eq!(outcome_of(&[&reasons[..], &[end], &whole()].concat(), reasoning), Some(Whole));
-    assert_eq!(outcome_of(&[&reasons[..], &whole()].concat(), reasoning), None, "it never answered");
+    assert_eq!(outcome_of(&[&reasons[..], &[end], &whole()].concat(), reasoning), Ok(Whole));
+    assert_eq!(outcome_of(&[&reasons[..], &whole()].concat(), reasoning), NOTHING, "it never answered");
 }
 
 #[test]
@@ -148,12 +151,12 @@ fn how_calls_are_written_is_recorded_or_not_known() {
         }
     };
     let whole = whole();
-    assert_eq!(outcome_of(&whole, setting("\"json\"")), Some(Whole));
-    assert_eq!(outcome_of(&whole, setting("\"tagged\"")), Some(AgainstSchema));
+    assert_eq!(outcome_of(&whole, setting("\"json\"")), Ok(Whole));
+    assert_eq!(outcome_of(&whole, setting("\"tagged\"")), Ok(AgainstSchema));
     for unknown in ["null", "\"xml\"", ""] {
-        assert_eq!(outcome_of(&whole, setting(unknown)), None, "{unknown}");
+        assert_eq!(outcome_of(&whole, setting(unknown)), NOT_KNOWN, "{unknown}");
     }
-    assert_eq!(outcome_of(&whole, |recorded| recorded.admission.tool_format = Some("xml".to_owned())), None);
+    assert_eq!(outcome_of(&whole, |recorded| recorded.admission.tool_format = Some("xml".to_owned())), NOT_KNOWN);
 }
 
 /// Every answer here is broken by its tokens.
@@ -161,19 +164,19 @@ fn how_calls_are_written_is_recorded_or_not_known() {
 fn what_is_not_recorded_is_not_known() {
     let broken = &whole()[..20];
     let unknown = |change: fn(&mut Recorded)| outcome_of(broken, change);
-    assert_eq!(unknown(|_| {}), Some(NeverClosed));
-    assert_eq!(unknown(|recorded| recorded.admission.body = None), None, "no body");
-    assert_eq!(unknown(|recorded| recorded.admission.body = Some("9f1c".to_owned())), None, "a hash for a body");
-    assert_eq!(unknown(|recorded| recorded.admission.body = Some("{}".to_owned())), None, "no tools");
+    assert_eq!(unknown(|_| {}), Ok(NeverClosed));
+    assert_eq!(unknown(|recorded| recorded.admission.body = None), NOT_KNOWN, "no body");
+    assert_eq!(unknown(|recorded| recorded.admission.body = Some("9f1c".to_owned())), NOT_KNOWN, "a hash for a body");
+    assert_eq!(unknown(|recorded| recorded.admission.body = Some("{}".to_owned())), NOTHING, "no tools");
     let may_not = |recorded: &mut Recorded| recorded.admission.body = Some(body(json!("none")).to_string());
-    assert_eq!(unknown(may_not), None, "no tool may be called");
-    assert_eq!(unknown(|recorded| recorded.completion = None), None, "no end");
+    assert_eq!(unknown(may_not), NOTHING, "no tool may be called");
+    assert_eq!(unknown(|recorded| recorded.completion = None), NOT_KNOWN, "no end");
     let is_missing = |recorded: &mut Recorded| drop(recorded.steps.remove(3));
-    assert_eq!(unknown(is_missing), None, "a step is missing");
+    assert_eq!(unknown(is_missing), NOT_KNOWN, "a step is missing");
     fn ended(recorded: &mut Recorded, stop: Option<StopReason>) {
         recorded.completion.as_mut().unwrap().stop = stop;
     }
-    assert_eq!(unknown(|recorded| ended(recorded, None)), Some(NeverClosed), "for whatever reason");
-    assert_eq!(unknown(|recorded| ended(recorded, Some(StopReason::Failed(String::new())))), None, "a failure");
-    assert_eq!(unknown(|recorded| ended(recorded, Some(StopReason::Cancelled))), None, "cancelled");
+    assert_eq!(unknown(|recorded| ended(recorded, None)), Ok(NeverClosed), "for whatever reason");
+    assert_eq!(unknown(|recorded| ended(recorded, Some(StopReason::Failed(String::new())))), NOTHING, "a failure");
+    assert_eq!(unknown(|recorded| ended(recorded, Some(StopReason::Cancelled))), NOTHING, "cancelled");
 }
