@@ -161,6 +161,13 @@ fn labels_can_be_expressions_and_findings() {
     let (predicate, counts) = first(&by_finding);
     assert_eq!(predicate, "prev_accepted > q_len", "{by_finding:#}");
     assert_eq!((counts[0], counts[2]), (counts[1], 0), "{by_finding:#}");
+    // Run again here, the same steps fail; of the others, those that cannot be told.
+    let by_divergence = found(1, &[&faulty, "--label", "diverged", "--model", &incident("target.gguf")]);
+    assert_eq!(first(&by_divergence), first(&by_finding));
+    assert_eq!(by_divergence["unknown"], 0);
+    let clean = found(0, &[&incident("clean.mcap"), "--label", "diverged", "--model", &incident("target.gguf")]);
+    assert_eq!((&clean["failing"], &clean["unknown"]), (&0.into(), &0.into()));
+    assert!(clean["passing"].as_u64().unwrap() > 50, "{clean:#}");
     // What was not replayed is not labelled.
     let other = correlate(&[&faulty, "--label", "finding:masks", "--replay", report]);
     assert!(other.status == 2 && other.stderr.contains("did not run the check `masks`"), "{}", other.stderr);
@@ -172,7 +179,7 @@ fn labels_can_be_expressions_and_findings() {
 fn what_cannot_be_run_says_why() {
     let faulty = incident("faulty.mcap");
     for (arguments, words) in [
-        (vec!["--label", "diverged"], "not there yet"),
+        (vec!["--label", "diverged"], "give it with --model"),
         (vec!["--label", "missed-close"], "give it with --model"),
         (vec!["--label", "broken-call"], "give it with --model"),
         (vec!["--label", "finding"], "replay the captures first"),

@@ -25,7 +25,8 @@ use crate::forensics::correlate::{Label, Settings, correlate};
 /// Labels: forced-misrank: a token that had to come was not the best of its row; end tokens, which are misranked nearly always after
 /// something went wrong, are left out.
 /// missed-close: a closing tag was drafted and allowed, and another token came (needs --model). mask-removed-top1: the mask took the
-/// best token away. invalid-row: NaN or infinity. finding, finding:CHECK: replay has a finding (needs --replay). broken-call: the answer has a
+/// best token away. invalid-row: NaN or infinity. finding, finding:CHECK: replay has a finding (needs --replay). diverged: a row is not what
+/// the model gives, run again without speculation from the recorded tokens (needs --model, and time). broken-call: the answer has a
 /// broken call (needs --model); here an answer counts as a whole, and a condition is true of it if it is in one of its steps.
 /// Anything else is an expression over columns, such as `worst_forced_rank > 3 and path == verify`, with
 /// and, or, not, == != < <= > >=, + and - with a number, and parentheses; one that names a column of rows is true of a step if
@@ -56,7 +57,8 @@ pub struct Options {
     /// What makes a step a bad one.
     #[arg(long, value_name = "LABEL", default_value = "forced-misrank")]
     label: Label,
-    /// The model that was recorded, for `missed-close` and `broken-call`: its tokenizer says which tokens are tags.
+    /// The model that was recorded: for `diverged` it is run again, and for `missed-close` and `broken-call` its tokenizer says
+    /// which tokens are tags.
     #[arg(long, value_name = "MODEL")]
     model: Option<PathBuf>,
     /// The calls that should come, for `broken-call`: a capture of a clean run, or JSON lines with the `custom_id` of a request
@@ -89,8 +91,8 @@ pub struct Options {
 /// If a capture cannot be read, or the label needs what is not given or not there yet.
 pub fn run(options: &Options) -> anyhow::Result<Outcome> {
     match options.label {
-        Label::Diverged => {
-            bail!("--label diverged: clean re-execution is not there yet; `finding:forward` is the nearest")
+        Label::Diverged if options.model.is_none() => {
+            bail!("--label diverged: the steps are run again by the recorded model; give it with --model")
         }
         Label::MissedClose | Label::BrokenCall if options.model.is_none() => {
             bail!(

@@ -16,6 +16,9 @@ _REQUESTS = {
     "vllm.entrypoints.openai.protocol": "ChatCompletionRequest",
 }
 
+# How long engines are left alone before they are told to end.
+ALONE_SECONDS = 0.25
+
 
 def tap(taps: Taps, end_seconds: float) -> None:
     """Taps what of the front end is loaded; it may be called again when more is. `end_seconds` is how long engines may take
@@ -37,10 +40,13 @@ def tap(taps: Taps, end_seconds: float) -> None:
 def _let_end(processes: list[Any], seconds: float) -> None:
     """A server that is stopped kills its engines at once, unless it was told otherwise; a capture needs a moment to end, and
     the step that runs comes first."""
+    deadline = time.monotonic() + seconds
+    # Ctrl-C reaches engines, too: those that it does end by themselves.
+    for process in processes:
+        process.join(max(min(deadline - time.monotonic(), ALONE_SECONDS), 0))
     running = [process for process in processes if process.is_alive()]
     for process in running:
         process.terminate()
-    deadline = time.monotonic() + seconds
     for process in running:
         process.join(max(deadline - time.monotonic(), 0))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import signal
 from typing import Any
 
 from .settings import SettingError, Settings
@@ -34,6 +35,7 @@ def _register(settings: Settings) -> None:
 
     from . import engine, frontend, worker
     from .link import Address, Sender
+    from .signals import held_off
     from .taps import Failures, Taps
 
     address = Address()
@@ -70,7 +72,8 @@ def _register(settings: Settings) -> None:
     def before_shutdown(core: Any, *_: Any, **__: Any) -> None:
         recording = getattr(getattr(core, "scheduler", None), "_stepscope", None)
         if recording is not None:
-            recording.close()
+            with held_off(signal.SIGTERM):
+                recording.close()
 
     taps.around(scheduling.Scheduler, "__init__", after=after_scheduler)
     taps.around(working.WorkerWrapperBase, "init_device", after=after_device)

@@ -10,10 +10,10 @@ from stepscope_vllm.taps import Taps
 
 
 class Process:
-    """Ends `seconds` after it was told to."""
+    """Ends `seconds` after it was told to, or by itself."""
 
-    def __init__(self, seconds):
-        self.seconds, self.told, self.alive = seconds, 0, True
+    def __init__(self, seconds, ends_alone=False):
+        self.seconds, self.ends_alone, self.told, self.alive = seconds, ends_alone, 0, True
 
     def is_alive(self):
         return self.alive
@@ -22,7 +22,7 @@ class Process:
         self.told += 1
 
     def join(self, timeout):
-        if self.told and timeout >= self.seconds:
+        if (self.told or self.ends_alone) and timeout >= self.seconds:
             self.alive = False
         else:
             time.sleep(0)
@@ -40,3 +40,10 @@ def test_engines_may_end_before_they_are_killed(monkeypatch, seconds, late):
     processes["gone"].alive = False
     engines.shutdown(list(processes.values()), timeout=0)
     assert killed == [processes[name] for name in late] and processes["gone"].told == 0 and not failures
+
+
+def test_engines_that_end_by_themselves_are_not_told_to():
+    ending, running = Process(0, ends_alone=True), Process(1)
+    frontend._let_end([ending, running], 5)
+    assert (ending.told, ending.alive) == (0, False)
+    assert (running.told, running.alive) == (1, False)

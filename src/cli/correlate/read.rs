@@ -1,15 +1,20 @@
 //! From captures to a table.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::Options;
 use super::findings::Findings;
+use crate::arith::Isa;
 use crate::capture::{CaptureError, CaptureReader};
 use crate::cli::expected::expected_calls;
+use crate::cli::models::{Loaded, progress_bar};
 use crate::cli::tokenizer::recorded_tokenizer;
 use crate::forensics::correlate::{Judge, Judgement, Label, Table, TableBuilder, UnitOfTable};
+use crate::forensics::localize::{Divergence, Job, divergence};
 use crate::forensics::outcome::{ExpectedCalls, NoOutcome, outcome_of_choice};
 use crate::model::Tokenizer;
+use crate::replay::CaptureRecording;
+use crate::replay::recording::Recording;
 
 /// What was read.
 pub(super) struct Input {
@@ -39,6 +44,11 @@ pub(super) fn read(options: &Options) -> anyhow::Result<Input> {
         (Label::Finding(check), Some(path)) => Some(Findings::read(path, *check)?),
         _ => None,
     };
+    // Every way of computing gives the same bits, and this one is the fastest.
+    let model = match (&options.label, &options.model) {
+        (Label::Diverged, Some(path)) => Some(Loaded::load(path, Isa::detect())?),
+        _ => None,
+    };
     let mut builder = TableBuilder::new(unit, !options.every_step, &options.label.conditions());
     let (mut captures, mut notes) = (Vec::new(), Vec::new());
     let mut is_damaged = false;
@@ -60,6 +70,12 @@ pub(super) fn read(options: &Options) -> anyhow::Result<Input> {
         }
         if let Some(findings) = &findings {
             judge.found = findings.of(path, &mut notes)?;
+        }
+        if let Some(model) = &model {
+            let Divergence { steps, missing } = run_again(model, path)?;
+            is_damaged |= !missing.is_empty();
+            notes.extend(missing.into_iter().map(|missing| format!("{}: {missing}", path.display())));
+            judge.diverged = steps;
         }
         let expected = options.expected.as_deref().map(|path| expected_calls(path, &reader)).transpose()?;
         let of_calls = match unit {
@@ -108,6 +124,18 @@ fn read_capture(
         }
     }
     Ok(())
+}
+
+/// Which steps of a capture are not what the model gives.
+fn run_again(model: &Loaded, path: &Path) -> anyhow::Result<Divergence> {
+    let name = path.display().to_string();
+    let recording = &CaptureRecording::new(CaptureReader::open(path)?);
+    let bar = progress_bar(&name, recording.requests().len());
+    let plain = &model.plain(recording.header())?;
+    let divergence =
+        divergence(&Job { name: &name, recording, plain, request: None, step: None, progress: &|| bar.inc(1) });
+    bar.finish_and_clear();
+    Ok(divergence?)
 }
 
 /// Forced tokens that are not looked at: the end tokens, unless they shall be.

@@ -156,6 +156,8 @@ pub struct Judge<'a> {
     pub closing: Vec<u32>,
     /// Steps that replay finds fault with.
     pub found: HashSet<StepKey>,
+    /// Whether steps differ from a clean execution, as far as that is known.
+    pub diverged: HashMap<StepKey, Option<bool>>,
     masks: HashMap<[u8; 32], Option<Rc<MaskRecord>>>,
     window: Conditions,
 }
@@ -164,8 +166,8 @@ impl<'a> Judge<'a> {
     /// A judge of a capture's steps; forced tokens of `left_out` are not looked at.
     pub fn new(label: &'a Label, reader: &'a CaptureReader, left_out: Vec<u32>) -> Self {
         let window = Conditions::of_format(reader.header().format_version);
-        let (closing, found, masks) = (Vec::new(), HashSet::new(), HashMap::new());
-        Self { label, reader, left_out, closing, found, masks, window }
+        let (closing, found, diverged, masks) = (Vec::new(), HashSet::new(), HashMap::new(), HashMap::new());
+        Self { label, reader, left_out, closing, found, diverged, masks, window }
     }
 
     /// The next step is the first of a sequence, or the one before it could not be read.
@@ -190,7 +192,11 @@ impl<'a> Judge<'a> {
                 }
                 expression.judge(step, &self.window)
             }
-            Label::BrokenCall | Label::Diverged => Judgement::Unknown,
+            Label::Diverged => {
+                let diverged = self.diverged.get(&(step.request, step.choice, step.step)).copied().flatten();
+                diverged.map_or(Judgement::Unknown, fails)
+            }
+            Label::BrokenCall => Judgement::Unknown,
         }
     }
 

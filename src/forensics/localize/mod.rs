@@ -2,6 +2,7 @@
 //! row passed through is compared with what is recorded of it, operation by operation.
 
 mod compare;
+mod divergence;
 mod how;
 pub mod render;
 mod standing;
@@ -11,6 +12,8 @@ mod walk;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rayon::prelude::*;
+
+pub use self::divergence::{Divergence, divergence};
 
 use self::compare::Seen;
 use self::standing::Standing;
