@@ -352,15 +352,16 @@ fn rows_that_differ_part_without_a_token_that_does() {
 }
 
 #[test]
-fn without_ids_a_request_is_known_by_number_and_prompt() {
+fn without_ids_a_request_is_known_by_number_and_prompt_or_body() {
     let (bench, capture) = record(&lines(0..3, 9, 0), &[]);
-    let nameless = |name: &str, prompt: Option<u32>| {
+    let nameless = |name: &str, prompt: Option<u32>, has_body: bool| {
         let mut records = records(&capture);
         for record in &mut records {
             if let Record::Request(request) = record
                 && let RequestRecord::Admitted(admission) = &mut **request
             {
                 admission.client_id = None;
+                admission.body = admission.body.take().filter(|_| has_body);
                 if let Some(token) = prompt.filter(|_| admission.request == 2) {
                     admission.prompt_tokens[0] = token;
                 }
@@ -370,9 +371,13 @@ fn without_ids_a_request_is_known_by_number_and_prompt() {
         write(&records, &path);
         path
     };
-    let (a, b, other) = (nameless("a.mcap", None), nameless("b.mcap", None), nameless("other.mcap", Some(99)));
+    let (a, b) = (nameless("a.mcap", None, true), nameless("b.mcap", None, true));
     assert_eq!(diff(&a, &b).0, 0);
-    let (status, found) = diff(&a, &other);
+    // Another template makes another prompt of one body.
+    let (status, found) = diff(&a, &nameless("templated.mcap", Some(99), true));
+    assert_eq!((status, &requests(&found)[2]["parts"]), (1, &json!("prompt")), "{found:#}");
+    assert_eq!(requests(&found)[2]["matched_by"], "number and body");
+    let (status, found) = diff(&a, &nameless("other.mcap", Some(99), false));
     assert_eq!((status, requests(&found).len()), (3, 2), "{found:#}");
     assert_eq!(found["missing"].as_array().unwrap().len(), 2, "{found:#}");
     // The ids of the one are not in the other: an engine may add something of its own to them.

@@ -9,6 +9,7 @@ use super::expression::{Expression, ExpressionError};
 use crate::capture::CaptureReader;
 use crate::capture::conditions::{Conditions, is_forced, known_rows};
 use crate::capture::records::{MaskRecord, RowRecord, StepRecord};
+use crate::forensics::localize::Agreement;
 use crate::forensics::signs::allows;
 use crate::replay::CheckName;
 
@@ -156,8 +157,8 @@ pub struct Judge<'a> {
     pub closing: Vec<u32>,
     /// Steps that replay finds fault with.
     pub found: HashSet<StepKey>,
-    /// Whether steps differ from a clean execution, as far as that is known.
-    pub diverged: HashMap<StepKey, Option<bool>>,
+    /// What a clean execution says of steps, as far as they could be run.
+    pub diverged: HashMap<StepKey, Agreement>,
     masks: HashMap<[u8; 32], Option<Rc<MaskRecord>>>,
     window: Conditions,
 }
@@ -192,10 +193,12 @@ impl<'a> Judge<'a> {
                 }
                 expression.judge(step, &self.window)
             }
-            Label::Diverged => {
-                let diverged = self.diverged.get(&(step.request, step.choice, step.step)).copied().flatten();
-                diverged.map_or(Judgement::Unknown, fails)
-            }
+            Label::Diverged => match self.diverged.get(&(step.request, step.choice, step.step)) {
+                Some(Agreement::NoRows) => Judgement::NoSite,
+                Some(Agreement::Same) => Judgement::Passing,
+                Some(Agreement::Differs) => Judgement::Failing,
+                Some(Agreement::NotKnown) | None => Judgement::Unknown,
+            },
             Label::BrokenCall => Judgement::Unknown,
         }
     }

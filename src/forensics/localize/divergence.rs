@@ -8,14 +8,28 @@ use rayon::prelude::*;
 use super::compare::compare;
 use super::walk::Walk;
 use super::{Job, LocalizeError, check_repeatable};
+use crate::capture::records::StepRecord;
 use crate::replay::gaps::Gaps;
 use crate::replay::recording::RequestFault;
+
+/// What a clean execution says of a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Agreement {
+    /// The step has no rows: it read a part of the prompt.
+    NoRows,
+    /// Every row is what the model gives.
+    Same,
+    /// A row is not.
+    Differs,
+    /// No row is known to differ, and some could not be compared.
+    NotKnown,
+}
 
 /// Whether steps differ from a clean execution.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Divergence {
-    /// By request, choice and step: whether a row of it differs; `None` if none is known to, and some could not be compared.
-    pub steps: HashMap<(u64, u32, u64), Option<bool>>,
+    /// By request, choice and step; one that could not be run is not among them.
+    pub steps: HashMap<(u64, u32, u64), Agreement>,
     /// What could not be run at all, in words.
     pub missing: Vec<String>,
 }
@@ -60,7 +74,7 @@ fn of_request(job: &Job<'_>, request: u64, gaps: &Gaps) -> Divergence {
             Ok(mut walk) => {
                 divergence.missing.extend(walk.not_joined());
                 while let Some(step) = walk.step() {
-                    divergence.steps.insert((request, sequence.choice, step.step), differs(job, &mut walk));
+                    divergence.steps.insert((request, sequence.choice, step.step), agreement(job, &mut walk, step));
                     walk.commit();
                 }
             }
@@ -70,21 +84,17 @@ fn of_request(job: &Job<'_>, request: u64, gaps: &Gaps) -> Divergence {
     divergence
 }
 
-/// Whether a row of the walk's step differs.
-fn differs(job: &Job<'_>, walk: &mut Walk<'_>) -> Option<bool> {
-    let step = walk.step()?;
-    let mut all_known = !step.rows.is_empty();
-    let mut differs = false;
+/// Runs the rows of the walk's step.
+fn agreement(job: &Job<'_>, walk: &mut Walk<'_>, step: &StepRecord) -> Agreement {
+    let mut agreement = if step.rows.is_empty() { Agreement::NoRows } else { Agreement::Same };
     for (row, record) in (0..).zip(&step.rows) {
         // The rows after one that cannot be run follow it.
-        let Ok(run) = walk.run(row, None) else {
-            all_known = false;
-            break;
-        };
+        let Ok(run) = walk.run(row, None) else { return Agreement::NotKnown };
         match compare(job, walk.row_id(row), record, &run, &mut |_| {}) {
-            Ok(seen) => differs |= seen.is_some(),
-            Err(_) => all_known = false,
+            Ok(Some(_)) => return Agreement::Differs,
+            Ok(None) => {}
+            Err(_) => agreement = Agreement::NotKnown,
         }
     }
-    (differs || all_known).then_some(differs)
+    agreement
 }

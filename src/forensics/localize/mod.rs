@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rayon::prelude::*;
 
-pub use self::divergence::{Divergence, divergence};
+pub use self::divergence::{Agreement, Divergence, divergence};
 
 use self::compare::Seen;
 use self::standing::Standing;
