@@ -8,7 +8,7 @@ use crate::capture::{CaptureError, CaptureReader};
 use crate::cli::expected::expected_calls;
 use crate::cli::tokenizer::recorded_tokenizer;
 use crate::forensics::correlate::{Judge, Judgement, Label, Table, TableBuilder, UnitOfTable};
-use crate::forensics::outcome::{ExpectedCalls, NoOutcome, outcome_of_choice};
+use crate::forensics::outcome::{ExpectedCalls, outcome_of_choice};
 use crate::model::Tokenizer;
 
 /// What was read.
@@ -85,12 +85,7 @@ fn read_capture(
         let whole = match of_calls {
             None => None,
             Some((tokenizer, expected)) => {
-                Some(match outcome_of_choice(reader, sequence, tokenizer, expected)?.outcome {
-                    Ok(outcome) if outcome.is_broken() => Judgement::Failing,
-                    Ok(_) => Judgement::Passing,
-                    Err(NoOutcome::NothingToJudge) => Judgement::NoSite,
-                    Err(NoOutcome::NotKnown) => Judgement::Unknown,
-                })
+                Some(Judgement::of_outcome(outcome_of_choice(reader, sequence, tokenizer, expected)?.outcome))
             }
         };
         builder.begin(index, sequence, reader.header().format_version, whole);
