@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, bail, ensure};
 
-pub(super) use self::differences::Configurations;
+pub(super) use self::differences::{Configurations, Difference};
 use self::render::Report;
 use self::runs::Runs;
 use super::Outcome;
@@ -35,7 +35,7 @@ Requests with nothing to judge do not count.
 
 A run that cannot be judged is unresolved and never taken for good or bad: settings that do not go together (a drafter `model` \
 without its draft model), requests that were refused or failed and were not under --good (unless replay judges), a request of which it is \
-not known, requests too few for any p below 0.01. Requests without a seed of their own draw anew in each run; give \
+not known, more bad requests among too few for any p below 0.01. Requests without a seed of their own draw anew in each run; give \
 them seeds, or temperature 0.
 
 The minimal set is confirmed by running every proper subset of it, up to 6 settings; of a larger one each subset that lacks \

@@ -199,3 +199,26 @@ impl Report {
         !self.damage.is_empty() || self.checks.values().any(|tally| tally.reasons.keys().any(|skip| skip.missing))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_request_with_a_finding_is_known_though_not_every_finding_is_kept() {
+        let of_request = |request: u64, findings: usize| {
+            let mut report = Report::new("a", [CheckName::Forward]);
+            let mut verdict = Verdict::new();
+            (0..findings).for_each(|_| verdict.equal("row", 0, 1));
+            for _ in 0..FINDINGS_KEPT {
+                report.enter(CheckName::Forward, Place { request: Some(request), ..Place::default() }, verdict.clone());
+            }
+            report
+        };
+        let mut report = of_request(0, 1);
+        report.merge(of_request(1, 0));
+        report.merge(of_request(2, 1));
+        assert_eq!(report.findings.len(), FINDINGS_KEPT);
+        assert_eq!(report.requests_with_findings, BTreeMap::from([("a".to_owned(), BTreeSet::from([0, 2]))]));
+    }
+}

@@ -90,7 +90,9 @@ impl Report<'_> {
         let Options { good, bad, oracle, .. } = self.options;
         writeln!(out, "{}: {}", oracle.name(), oracle.meaning())?;
         let (good, bad) = (good.display(), bad.display());
-        writeln!(out, "{} settings differ between {good} and {bad}", self.differences.len())?;
+        let count = self.differences.len();
+        let differ = if count == 1 { "setting differs" } else { "settings differ" };
+        writeln!(out, "{count} {differ} between {good} and {bad}")?;
         self.values(out, &self.differences.iter().collect::<Vec<_>>())?;
 
         let applied: Vec<String> = self.runs.iter().map(|run| applied(&run.subset, self.differences)).collect();

@@ -2,7 +2,7 @@
 
 use super::Verdict;
 use super::judged::JudgedSubsets;
-use super::minimize::{minimize, without};
+use super::minimize::without;
 
 /// Up to so many differences every proper subset is judged: 62 of six, without the empty one.
 pub const MOST_EXHAUSTIVE: usize = 6;
@@ -44,7 +44,7 @@ pub(super) fn confirm<J: FnMut(&[usize]) -> Verdict>(mut set: Vec<usize>, judged
             false => (Confirmation::OneLeftOut, set.iter().map(|element| without(&set, &[*element])).collect()),
         };
         match subsets.iter().find(|subset| judged.is_bad(subset)) {
-            Some(smaller) => set = minimize(smaller.clone(), judged),
+            Some(smaller) => set = smaller.clone(),
             None => {
                 let is_unresolved = |subset: &&Vec<usize>| judged.verdict(subset) == Verdict::Unresolved;
                 let unresolved = subsets.iter().filter(is_unresolved).cloned().collect();

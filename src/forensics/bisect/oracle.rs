@@ -83,3 +83,55 @@ impl Requests {
         Tally::of(self.0.into_values())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::replay::{CheckName, Finding, Skip};
+
+    fn report() -> Report {
+        let mut report = Report::new("a", CheckName::ALL);
+        report.requests_with_findings.entry("a".to_owned()).or_default().extend([1, 3]);
+        report
+    }
+
+    fn told(report: &Report) -> Result<Tally, String> {
+        with_findings(report, (0..5).map(RequestId))
+    }
+
+    #[test]
+    fn requests_with_findings_are_bad_and_the_others_are_not() {
+        assert_eq!(told(&report()), Ok(Tally { bad: 2, judged: 5, nothing: 0, unknown: 0 }));
+    }
+
+    #[test]
+    fn what_replay_lacks_keeps_it_from_being_told() {
+        let mut damaged = report();
+        damaged.damage.push("a step is gone".to_owned());
+        assert!(told(&damaged).unwrap_err().contains("a step is gone"));
+        let lacking = |skip: Skip| {
+            let mut report = report();
+            report.checks.entry(CheckName::Drafts).or_default().reasons.insert(skip, 1);
+            told(&report)
+        };
+        assert!(
+            lacking(Skip::missing("no draft model")).unwrap_err().contains("`drafts` lacked something: no draft model")
+        );
+        // What was never meant to be recorded is no lack.
+        assert!(lacking(Skip::not_recorded("nothing is drafted")).is_ok());
+        let mut of_none = report();
+        of_none.findings.push(Finding {
+            capture: "a".to_owned(),
+            check: CheckName::Commit,
+            request: None,
+            client_id: None,
+            choice: None,
+            step: None,
+            row: None,
+            fact: "messages of loss records".to_owned(),
+            expected: "0".to_owned(),
+            found: "1".to_owned(),
+        });
+        assert!(told(&of_none).unwrap_err().contains("of no single request: messages of loss records"));
+    }
+}

@@ -36,7 +36,7 @@ pub enum Unresolved {
         /// How many.
         all: u64,
     },
-    /// Even if all of them were bad, that could be chance.
+    /// More of them are bad, and even if all were, that could be chance.
     #[error(
         "nothing can be told of {judged} requests beside a good configuration with {good_bad} bad ones of {good_judged}: if all were bad, \
          p would be {p:.3}, and below {SIGNIFICANCE} is needed; give more requests, or a good configuration that is better"
@@ -94,15 +94,19 @@ impl Tally {
     /// Whether more requests are bad than of the good configuration, at [`SIGNIFICANCE`], and with which p.
     ///
     /// # Errors
-    /// If that cannot be told ([`Self::check`]), or not by so few requests.
+    /// If that cannot be told ([`Self::check`]), or they are more often bad and too few to tell.
     pub fn against(&self, good: &Self) -> Result<(Verdict, f64), Unresolved> {
         self.check()?;
+        let p = self.p(good);
+        let is_more = u128::from(self.bad) * u128::from(good.judged) > u128::from(good.bad) * u128::from(self.judged);
+        if !is_more {
+            return Ok((Verdict::NotBad, p));
+        }
         let least = Self { bad: self.judged, ..*self }.p(good);
         if least >= SIGNIFICANCE {
             let (judged, good_bad, good_judged) = (self.judged, good.bad, good.judged);
             return Err(Unresolved::TooFew { judged, good_bad, good_judged, p: least });
         }
-        let p = self.p(good);
         Ok((if p < SIGNIFICANCE { Verdict::Bad } else { Verdict::NotBad }, p))
     }
 }
@@ -145,8 +149,12 @@ mod tests {
         assert_eq!(told(Tally { nothing: 72, ..tally(0, 0) }), Unresolved::Nothing { all: 72 });
         let few = tally(3, 3).against(&tally(0, 3)).unwrap_err();
         assert!(few.to_string().contains("p would be 0.050"), "{few}");
-        // Of a configuration all of whose requests are bad, none is worse.
-        assert!(matches!(tally(72, 72).against(&tally(72, 72)), Err(Unresolved::TooFew { .. })));
+        assert!(matches!(tally(1, 3).against(&tally(0, 3)), Err(Unresolved::TooFew { .. })));
+        // What is not more often bad is not worse, whatever could be told of more.
+        let not_bad = |tally: Tally, good: Tally| tally.against(&good).map(|(verdict, _)| verdict);
+        assert_eq!(not_bad(tally(0, 3), tally(0, 3)), Ok(Verdict::NotBad));
+        assert_eq!(not_bad(tally(72, 72), tally(72, 72)), Ok(Verdict::NotBad));
+        assert_eq!(not_bad(tally(0, 24), tally(18, 24)), Ok(Verdict::NotBad));
     }
 
     #[test]

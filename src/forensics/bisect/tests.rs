@@ -6,11 +6,6 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// The elements of a mask.
-fn elements(mask: usize) -> Vec<usize> {
-    (0..usize::BITS as usize).filter(|place| mask >> place & 1 == 1).collect()
-}
-
 fn mask(set: &[usize]) -> usize {
     set.iter().map(|element| 1 << element).sum()
 }
@@ -73,6 +68,16 @@ proptest! {
         prop_assert_eq!(minimal.confirmation, Confirmation::EverySubset);
     }
 
+    /// What is minimized is bad, and with any one left out it is not, before anything is confirmed.
+    #[test]
+    fn no_single_one_can_be_left_out((count, table) in tables(8, verdicts().boxed())) {
+        let mut judged = JudgedSubsets::new(|subset: &[usize]| table[mask(subset)]);
+        let set = mask(&minimize((0..count).collect(), &mut judged));
+        prop_assert_eq!(table[set], Verdict::Bad);
+        let is_bad = |rest: usize| rest > 0 && table[rest] == Verdict::Bad;
+        prop_assert!((0..count).filter(|element| set >> element & 1 == 1).all(|element| !is_bad(set & !(1 << element))));
+    }
+
     /// Where more differences are never better: it is one of the sets that make it bad, and no other part of them.
     #[test]
     fn of_a_monotone_predicate_it_is_a_minimal_set(
@@ -111,6 +116,22 @@ proptest! {
         let unresolved = minimal.set.iter().filter(|element| left_out(element) == Verdict::Unresolved).count();
         prop_assert_eq!(minimal.unresolved.len(), unresolved);
     }
+}
+
+/// Of eight differences the first and the last two together, followed by hand: parts, complements, finer parts, and after a
+/// complement as fine as before.
+#[test]
+fn three_of_eight_run_as_by_hand() {
+    let mut asked = Vec::new();
+    let bisection = bisect(8, |subset| {
+        asked.push(subset.iter().map(|element| (element + 1).to_string()).collect::<String>());
+        if mask(subset) & 0b1100_0001 == 0b1100_0001 { Verdict::Bad } else { Verdict::NotBad }
+    });
+    assert_eq!(minimal(bisection).set, [0, 6, 7]);
+    let halves_and_quarters = ["12345678", "1234", "5678", "12", "34", "56", "78", "345678", "125678"];
+    let of_six_and_four = ["1278", "1", "2", "7", "8", "278", "178"];
+    let of_three = ["18", "17"];
+    assert_eq!(asked, [&halves_and_quarters[..], &of_six_and_four, &of_three].concat());
 }
 
 #[test]
