@@ -46,6 +46,11 @@ fn the_demo_tells_the_incident() {
     assert!(all >= 20 && misranked * 2 >= all, "{misranked} of {all}: {story:#}");
     let (misranked, all) = side("false");
     assert!(all >= 100 && misranked * 50 <= all, "{misranked} of {all}: {story:#}");
+    let minimal = serde_json::json!([
+        {"setting": "drafts", "good": 7, "bad": 15},
+        {"setting": "scheduling", "good": "async", "bad": "sync"},
+    ]);
+    assert_eq!(story["bisect"]["minimal"], minimal);
 
     // What it leaves goes on from there.
     let file = |name: &str| place.join(name).display().to_string();

@@ -1,5 +1,6 @@
 //! `stepscope demo`: an incident recorded, replayed and tabulated, with models that ship inside.
 
+mod bisection;
 mod departures;
 mod render;
 mod runs;
@@ -14,14 +15,16 @@ use anyhow::{Context, ensure};
 use self::runs::{Cost, Incident, Run};
 use self::setups::SETUPS;
 use super::Outcome;
+use super::bisect::Difference;
 use super::output::to_stdout;
 
 /// Reproduce an incident: tool calls that break under speculation, with models that ship inside
 ///
 /// Two small hybrid models answer 72 requests, each of which has to call one tool: once as they should, and four times with
 /// a fault planted into the convolution's state, under settings that differ in the number of drafts and in the scheduling. Every run is
-/// recorded, and every capture is replayed; what comes out is which calls broke, which checks disagree, and how often a
-/// token that had to come was misranked, by whether the step before had accepted more tokens than this one verifies.
+/// recorded, and every capture is replayed; what comes out is which calls broke, which checks disagree, how often a
+/// token that had to come was misranked, by whether the step before had accepted more tokens than this one verifies, and which
+/// settings make the difference.
 ///
 /// A call of the clean run is broken beside the one that was asked for, and a call of another run beside that of the clean run.
 ///
@@ -47,6 +50,8 @@ struct Story {
     /// In the order of [`SETUPS`].
     runs: Vec<Run>,
     cost: Cost,
+    /// The settings of `faulty` that make calls break, beside `defaults`.
+    minimal: Vec<Difference>,
 }
 
 impl Story {
@@ -80,7 +85,9 @@ pub fn run(options: &Options) -> anyhow::Result<Outcome> {
         runs.push(incident.run(setup, clean)?);
     }
     tell("cost: the clean run, with and without logits rows");
-    let story = Story { requests: incident.requests(), runs, cost: incident.cost(&SETUPS[0])? };
+    let cost = incident.cost(&SETUPS[0])?;
+    let minimal = bisection::minimal(folder, &runs)?;
+    let story = Story { requests: incident.requests(), runs, cost, minimal };
     to_stdout(|out| match options.json {
         true => Ok(writeln!(out, "{:#}", render::json(&story))?),
         false => render::text(out, &story, &options.out_dir),

@@ -2,6 +2,7 @@
 //!
 //! Results go to stdout, diagnostics to stderr; the exit status is the same for every command (see [`Outcome`]).
 
+pub mod bisect;
 pub mod correlate;
 pub mod demo;
 pub mod diff;
@@ -64,6 +65,7 @@ enum Command {
     Correlate(correlate::Options),
     Localize(localize::Options),
     Diff(diff::Options),
+    Bisect(bisect::Options),
     Faults(faults::Options),
 }
 
@@ -112,6 +114,7 @@ fn run(command: Command) -> anyhow::Result<Outcome> {
         Command::Correlate(options) => correlate::run(&options),
         Command::Localize(options) => localize::run(&options),
         Command::Diff(options) => diff::run(&options),
+        Command::Bisect(options) => bisect::run(&options),
         Command::Faults(options) => faults::run(&options),
     }
 }

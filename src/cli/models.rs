@@ -7,7 +7,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::arith::{Isa, KvType};
 use crate::capture::records::{Header, ModelIdentity};
-use crate::model::{Hash, Model};
+use crate::model::{Hash, Model, Tokenizer};
 use crate::replay::forward::{PlainModel, Products};
 use crate::replay::recorded_kv_type;
 
@@ -85,14 +85,19 @@ impl<'a> Models<'a> {
                 }
             },
         };
+        Ok(Found::Model(self.at(&path)?))
+    }
+
+    /// The model at a path, which is loaded once.
+    pub(super) fn at(&mut self, path: &Path) -> anyhow::Result<&Loaded> {
         let index = match self.loaded.iter().position(|loaded| loaded.path == path) {
             Some(index) => index,
             None => {
-                self.loaded.push(Loaded::load(&path, self.isa)?);
+                self.loaded.push(Loaded::load(path, self.isa)?);
                 self.loaded.len() - 1
             }
         };
-        Ok(Found::Model(&self.loaded[index]))
+        Ok(&self.loaded[index])
     }
 }
 
@@ -100,6 +105,11 @@ impl Loaded {
     /// Reads the model at `path`.
     pub(super) fn load(path: &Path, isa: Isa) -> anyhow::Result<Self> {
         Ok(Self { path: path.to_owned(), model: Model::load(path)?, isa })
+    }
+
+    /// Its tokenizer.
+    pub(super) fn tokenizer(&self) -> &Tokenizer {
+        &self.model.tokenizer
     }
 
     /// The draft model of a capture, which must be the one that was recorded.

@@ -16,6 +16,11 @@ pub fn to_stdout<T: Default>(write: impl FnOnce(&mut dyn Write) -> anyhow::Resul
     }
 }
 
+/// A probability as tables have it.
+pub fn chance(p: f64) -> String {
+    if p >= 0.001 { format!("{p:.3}") } else { format!("{p:.0e}") }
+}
+
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
     let is_broken = |cause: &(dyn std::error::Error + 'static)| {
         let io = cause.downcast_ref::<io::Error>().map(io::Error::kind);

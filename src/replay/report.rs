@@ -1,6 +1,6 @@
 //! What a replay found, summed over requests and captures.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::preflight::Guarantee;
 use super::remarks::{FreeDraw, REMARKS_KEPT, Remark};
@@ -88,6 +88,8 @@ pub struct Report {
     pub checks: BTreeMap<CheckName, Tally>,
     /// The first [`FINDINGS_KEPT`] findings, by capture, request, choice and step.
     pub findings: Vec<Finding>,
+    /// Requests with a finding, kept or not, by capture.
+    pub requests_with_findings: BTreeMap<String, BTreeSet<u64>>,
     /// What may be expected here of each check, per capture.
     pub guarantees: Vec<Guarantee>,
     /// What is missing or damaged in the captures themselves, in words.
@@ -124,6 +126,9 @@ impl Report {
         tally.findings += verdict.wrong();
         let room = FINDINGS_KEPT.saturating_sub(self.findings.len());
         let capture = self.captures.first().cloned().unwrap_or_default();
+        if let Some(request) = place.request.filter(|_| verdict.wrong() > 0) {
+            self.requests_with_findings.entry(capture.clone()).or_default().insert(request);
+        }
         self.findings.extend(verdict.mismatches().iter().take(room).map(|mismatch| Finding {
             capture: capture.clone(),
             check,
@@ -155,6 +160,9 @@ impl Report {
     /// Adds what another report says, after what this one says.
     pub fn merge(&mut self, other: Report) {
         let Report { captures, records, rows, lost_rows, checks, findings, guarantees, damage, .. } = other;
+        for (capture, requests) in other.requests_with_findings {
+            self.requests_with_findings.entry(capture).or_default().extend(requests);
+        }
         self.more_remarks += other.more_remarks;
         other.remarks.into_iter().for_each(|remark| self.remark(remark));
         self.free_draws.extend(other.free_draws);
@@ -189,5 +197,28 @@ impl Report {
     /// Whether something that should be there was not.
     pub fn is_missing_data(&self) -> bool {
         !self.damage.is_empty() || self.checks.values().any(|tally| tally.reasons.keys().any(|skip| skip.missing))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_request_with_a_finding_is_known_though_not_every_finding_is_kept() {
+        let of_request = |request: u64, findings: usize| {
+            let mut report = Report::new("a", [CheckName::Forward]);
+            let mut verdict = Verdict::new();
+            (0..findings).for_each(|_| verdict.equal("row", 0, 1));
+            for _ in 0..FINDINGS_KEPT {
+                report.enter(CheckName::Forward, Place { request: Some(request), ..Place::default() }, verdict.clone());
+            }
+            report
+        };
+        let mut report = of_request(0, 1);
+        report.merge(of_request(1, 0));
+        report.merge(of_request(2, 1));
+        assert_eq!(report.findings.len(), FINDINGS_KEPT);
+        assert_eq!(report.requests_with_findings, BTreeMap::from([("a".to_owned(), BTreeSet::from([0, 2]))]));
     }
 }

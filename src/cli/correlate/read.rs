@@ -11,7 +11,7 @@ use crate::cli::models::{Loaded, progress_bar};
 use crate::cli::tokenizer::recorded_tokenizer;
 use crate::forensics::correlate::{Judge, Judgement, Label, Table, TableBuilder, UnitOfTable};
 use crate::forensics::localize::{Divergence, Job, divergence};
-use crate::forensics::outcome::{ExpectedCalls, NoOutcome, outcome_of_choice};
+use crate::forensics::outcome::{ExpectedCalls, outcome_of_choice};
 use crate::model::Tokenizer;
 use crate::replay::CaptureRecording;
 use crate::replay::recording::Recording;
@@ -101,12 +101,7 @@ fn read_capture(
         let whole = match of_calls {
             None => None,
             Some((tokenizer, expected)) => {
-                Some(match outcome_of_choice(reader, sequence, tokenizer, expected)?.outcome {
-                    Ok(outcome) if outcome.is_broken() => Judgement::Failing,
-                    Ok(_) => Judgement::Passing,
-                    Err(NoOutcome::NothingToJudge) => Judgement::NoSite,
-                    Err(NoOutcome::NotKnown) => Judgement::Unknown,
-                })
+                Some(Judgement::of_outcome(outcome_of_choice(reader, sequence, tokenizer, expected)?.outcome))
             }
         };
         builder.begin(index, sequence, reader.header().format_version, whole);

@@ -5,6 +5,7 @@ use std::io::Write;
 use serde_json::{Value, json};
 
 use super::read::Input;
+use crate::cli::output::chance;
 use crate::forensics::correlate::{Correlation, Counts, Label, RATE, Ranked, UnitOfTable, UnitPlace, Way};
 
 /// A correlation with what it is of.
@@ -278,8 +279,4 @@ fn not_known(ranked: &Ranked) -> String {
         (_, 0) => String::new(),
         (failing, all) => format!(" (not known of {all}, of which {failing} fail)"),
     }
-}
-
-fn chance(p: f64) -> String {
-    if p >= 0.001 { format!("{p:.3}") } else { format!("{p:.0e}") }
 }

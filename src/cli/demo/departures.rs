@@ -10,10 +10,17 @@ use crate::replay::CheckName;
 const MISUNDERSTOOD: usize = 2;
 /// Calls that have to break where the incident happens.
 const BROKEN: usize = 15;
+/// Settings that only together make them break.
+const MINIMAL: [&str; 2] = ["drafts", "scheduling"];
 
 /// In words; none if the incident came out as it should.
 pub(super) fn departures(story: &Story) -> Vec<String> {
-    story.runs.iter().flat_map(|run| of_run(run, story.requests)).collect()
+    let mut departures: Vec<String> = story.runs.iter().flat_map(|run| of_run(run, story.requests)).collect();
+    let settings: Vec<&str> = story.minimal.iter().map(|found| found.setting.as_str()).collect();
+    if settings != MINIMAL {
+        departures.push(format!("{MINIMAL:?} should make the difference to `defaults`, and not {settings:?}"));
+    }
+    departures
 }
 
 fn of_run(run: &Run, requests: usize) -> Vec<String> {

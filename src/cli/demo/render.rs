@@ -9,11 +9,12 @@ use serde_json::{Map, Value, json};
 use super::Story;
 use super::runs::Run;
 use super::table::{Split, Steps, Table};
+use crate::cli::bisect::Difference;
 use crate::forensics::repetition::Call;
 use crate::incident;
 
 /// One object: `requests`, `broken`, `outcomes`, `records`, `rows`, `findings` and `findings_by_check` by run, `table`
-/// and `end_token` of the run with the fault as [misranked, all], and of each run as `tables`, `cost`.
+/// and `end_token` of the run with the fault as [misranked, all], and of each run as `tables`, `bisect.minimal`, `cost`.
 pub(super) fn json(story: &Story) -> Value {
     let by_run = |value: &dyn Fn(&Run) -> Value| -> Value {
         story.runs.iter().map(|run| (run.setup.name.to_owned(), value(run))).collect::<Map<String, Value>>().into()
@@ -34,6 +35,7 @@ pub(super) fn json(story: &Story) -> Value {
             let Table { tokens, end } = run.table;
             json!({"tokens": tokens.json(), "end_token": end.json()})
         }),
+        "bisect": {"minimal": story.minimal.iter().map(Difference::json).collect::<Vec<_>>()},
         "cost": {
             "seconds_recorded": story.cost.recorded_seconds,
             "seconds_unrecorded": story.cost.bare_seconds,
@@ -89,6 +91,7 @@ pub(super) fn text(out: &mut dyn Write, story: &Story, folder: &Path) -> anyhow:
         broken(out, story, faulty)?;
         disagreement(out, faulty)?;
         table(out, faulty)?;
+        minimal(out, &story.minimal)?;
     }
     cost(out, story)?;
     let file = |name: &str| shell_word(&folder.join(name).display().to_string());
@@ -145,6 +148,21 @@ fn table(out: &mut dyn Write, faulty: &Run) -> anyhow::Result<()> {
     };
     side("prev_accepted > q_len", |split| split.shrunk)?;
     side("otherwise", |split| split.other)?;
+    Ok(())
+}
+
+/// Which settings matter.
+fn minimal(out: &mut dyn Write, minimal: &[Difference]) -> anyhow::Result<()> {
+    let value = |value: &Option<toml::Value>| value.as_ref().map_or_else(|| "nothing".to_owned(), ToString::to_string);
+    let setting = |found: &Difference| format!("{} {} (not {})", found.setting, value(&found.bad), value(&found.good));
+    let settings: Vec<String> = minimal.iter().map(setting).collect();
+    if !settings.is_empty() {
+        writeln!(
+            out,
+            "\nthe settings that break calls of `faulty` and not of `defaults`: {}",
+            settings.join(" with ")
+        )?;
+    }
     Ok(())
 }
 

@@ -118,6 +118,11 @@ impl Summary {
         Ok(())
     }
 
+    /// Why requests were not answered, each with its line in the request file: they were refused, or failed while they ran.
+    pub(in crate::cli) fn not_answered(&self) -> impl Iterator<Item = (usize, &str)> {
+        self.refusals.iter().chain(&self.failures).map(|notice| (notice.line, notice.message.as_str()))
+    }
+
     /// How the command ended.
     pub fn outcome(&self) -> Outcome {
         match (self.refused + self.failed, self.dropped_payloads) {

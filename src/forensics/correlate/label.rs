@@ -10,6 +10,7 @@ use crate::capture::CaptureReader;
 use crate::capture::conditions::{Conditions, is_forced, known_rows};
 use crate::capture::records::{MaskRecord, RowRecord, StepRecord};
 use crate::forensics::localize::Agreement;
+use crate::forensics::outcome::{CallOutcome, NoOutcome};
 use crate::forensics::signs::allows;
 use crate::replay::CheckName;
 
@@ -45,6 +46,17 @@ pub enum Judgement {
     Unknown,
     /// It has.
     Failing,
+}
+
+impl Judgement {
+    /// What an outcome says of the answer or the request that it is of, where a broken call is what is looked for.
+    pub fn of_outcome(outcome: Result<CallOutcome, NoOutcome>) -> Self {
+        match outcome {
+            Ok(outcome) => fails(outcome.is_broken()),
+            Err(NoOutcome::NothingToJudge) => Self::NoSite,
+            Err(NoOutcome::NotKnown) => Self::Unknown,
+        }
+    }
 }
 
 /// Why a text is no label.

@@ -23,7 +23,7 @@ pub use self::bits::Bits;
 pub use self::expression::{Expression, ExpressionError};
 pub use self::label::{Judge, Judgement, Label, LabelError, StepKey};
 pub use self::ranking::{Ranked, Within};
-pub use self::statistics::{Counts, Increase};
+pub use self::statistics::{Counts, Increase, LogFactorials};
 pub use self::table::{Reading, Table, TableBuilder, UnitOfTable, UnitPlace};
 pub use self::testing::Way;
 
