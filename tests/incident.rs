@@ -46,6 +46,11 @@ fn the_demo_tells_the_incident() {
     assert!(all >= 20 && misranked * 2 >= all, "{misranked} of {all}: {story:#}");
     let (misranked, all) = side("false");
     assert!(all >= 100 && misranked * 50 <= all, "{misranked} of {all}: {story:#}");
+    let first = &story["correlate"]["first"];
+    assert_eq!((&first["predicate"], &first["false"][0]), (&"prev_accepted > q_len".into(), &0.into()), "{story:#}");
+    assert_eq!(first["true"][0], first["true"][1], "{story:#}");
+    let localized = ["layer", "op", "how"].map(|part| &story["localize"][part]);
+    assert_eq!(localized, [&Value::from(0), &"short_convolution".into(), &"zeroed".into()], "{story:#}");
     let minimal = serde_json::json!([
         {"setting": "drafts", "good": 7, "bad": 15},
         {"setting": "scheduling", "good": "async", "bad": "sync"},

@@ -1,6 +1,7 @@
 //! `stepscope demo`: an incident recorded, replayed and tabulated, with models that ship inside.
 
 mod bisection;
+mod cause;
 mod departures;
 mod render;
 mod runs;
@@ -12,8 +13,9 @@ use std::path::PathBuf;
 
 use anyhow::{Context, ensure};
 
+use self::cause::Cause;
 use self::runs::{Cost, Incident, Run};
-use self::setups::SETUPS;
+use self::setups::{SETUPS, Setup};
 use super::Outcome;
 use super::bisect::Difference;
 use super::output::to_stdout;
@@ -23,7 +25,8 @@ use super::output::to_stdout;
 /// Two small hybrid models answer 72 requests, each of which has to call one tool: once as they should, and four times with
 /// a fault planted into the convolution's state, under settings that differ in the number of drafts and in the scheduling. Every run is
 /// recorded, and every capture is replayed; what comes out is which calls broke, which checks disagree, how often a
-/// token that had to come was misranked, by whether the step before had accepted more tokens than this one verifies, and which
+/// token that had to come was misranked, by whether the step before had accepted more tokens than this one verifies. Then the
+/// cause is looked for, from captures alone: which condition goes with the misranked tokens, which operation went wrong first, and which
 /// settings make the difference.
 ///
 /// A call of the clean run is broken beside the one that was asked for, and a call of another run beside that of the clean run.
@@ -50,6 +53,8 @@ struct Story {
     /// In the order of [`SETUPS`].
     runs: Vec<Run>,
     cost: Cost,
+    /// What the capture of `faulty` tells of the cause.
+    cause: Cause,
     /// The settings of `faulty` that make calls break, beside `defaults`.
     minimal: Vec<Difference>,
 }
@@ -86,8 +91,11 @@ pub fn run(options: &Options) -> anyhow::Result<Outcome> {
     }
     tell("cost: the clean run, with and without logits rows");
     let cost = incident.cost(&SETUPS[0])?;
+    tell("cause: conditions, operations, settings");
+    let faulty = SETUPS.iter().find(|setup| setup.name == Setup::FAULTY).context("no run has the fault")?;
+    let cause = incident.cause(faulty)?;
     let minimal = bisection::minimal(folder, &runs)?;
-    let story = Story { requests: incident.requests(), runs, cost, minimal };
+    let story = Story { requests: incident.requests(), runs, cost, cause, minimal };
     to_stdout(|out| match options.json {
         true => Ok(writeln!(out, "{:#}", render::json(&story))?),
         false => render::text(out, &story, &options.out_dir),

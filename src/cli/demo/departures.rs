@@ -4,18 +4,33 @@ use super::Story;
 use super::runs::Run;
 use super::table::{Split, Steps};
 use crate::cli::Outcome;
+use crate::forensics::localize::{Difference, How};
 use crate::replay::CheckName;
 
 /// Calls of the clean run that may be others than those that were asked for: the models are small.
 const MISUNDERSTOOD: usize = 2;
 /// Calls that have to break where the incident happens.
 const BROKEN: usize = 15;
+/// The condition of the fault, and the operation that it zeroes.
+const CONDITION: &str = "prev_accepted > q_len";
+const OPERATION: &str = "short_convolution";
 /// Settings that only together make them break.
 const MINIMAL: [&str; 2] = ["drafts", "scheduling"];
 
 /// In words; none if the incident came out as it should.
 pub(super) fn departures(story: &Story) -> Vec<String> {
     let mut departures: Vec<String> = story.runs.iter().flat_map(|run| of_run(run, story.requests)).collect();
+    let condition = story.cause.condition.as_ref().map(|condition| condition.predicate.as_str());
+    if condition != Some(CONDITION) {
+        departures.push(format!("`{CONDITION}` should go with the misranked tokens, and not {condition:?}"));
+    }
+    match &story.cause.localized.difference {
+        Some(Difference { layer: Some(0), operation, how: How::Zeroed, .. }) if operation == OPERATION => {}
+        other => {
+            let found = other.as_ref().map(|found| (found.layer, &found.operation, found.how.name()));
+            departures.push(format!("{OPERATION} of layer 0 should be zeroed, and not {found:?}"));
+        }
+    }
     let settings: Vec<&str> = story.minimal.iter().map(|found| found.setting.as_str()).collect();
     if settings != MINIMAL {
         departures.push(format!("{MINIMAL:?} should make the difference to `defaults`, and not {settings:?}"));

@@ -7,14 +7,17 @@ use std::path::Path;
 use serde_json::{Map, Value, json};
 
 use super::Story;
+use super::cause::{Cause, Condition};
 use super::runs::Run;
 use super::table::{Split, Steps, Table};
 use crate::cli::bisect::Difference;
+use crate::forensics::localize::{self, Difference as Departure};
 use crate::forensics::repetition::Call;
 use crate::incident;
 
 /// One object: `requests`, `broken`, `outcomes`, `records`, `rows`, `findings` and `findings_by_check` by run, `table`
-/// and `end_token` of the run with the fault as [misranked, all], and of each run as `tables`, `bisect.minimal`, `cost`.
+/// and `end_token` of the run with the fault as [misranked, all], and of each run as `tables`; of that run `correlate.first` and
+/// `localize`, and beside `defaults` `bisect.minimal`; `cost`.
 pub(super) fn json(story: &Story) -> Value {
     let by_run = |value: &dyn Fn(&Run) -> Value| -> Value {
         story.runs.iter().map(|run| (run.setup.name.to_owned(), value(run))).collect::<Map<String, Value>>().into()
@@ -35,6 +38,12 @@ pub(super) fn json(story: &Story) -> Value {
             let Table { tokens, end } = run.table;
             json!({"tokens": tokens.json(), "end_token": end.json()})
         }),
+        "correlate": {"first": story.cause.condition.as_ref().map(|Condition { predicate, counts }| json!({
+            "predicate": predicate,
+            "true": [counts.failing_true, counts.all_true],
+            "false": [counts.failing_false, counts.all_false],
+        }))},
+        "localize": localize::render::json(&story.cause.localized),
         "bisect": {"minimal": story.minimal.iter().map(Difference::json).collect::<Vec<_>>()},
         "cost": {
             "seconds_recorded": story.cost.recorded_seconds,
@@ -91,8 +100,9 @@ pub(super) fn text(out: &mut dyn Write, story: &Story, folder: &Path) -> anyhow:
         broken(out, story, faulty)?;
         disagreement(out, faulty)?;
         table(out, faulty)?;
-        minimal(out, &story.minimal)?;
     }
+    cause(out, &story.cause)?;
+    minimal(out, &story.minimal)?;
     cost(out, story)?;
     let file = |name: &str| shell_word(&folder.join(name).display().to_string());
     writeln!(out, "\neverything is in {}; go on with", folder.display())?;
@@ -151,6 +161,24 @@ fn table(out: &mut dyn Write, faulty: &Run) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// What the capture tells of the cause.
+fn cause(out: &mut dyn Write, cause: &Cause) -> anyhow::Result<()> {
+    writeln!(out, "\nthe cause, from the capture of `faulty` and its model")?;
+    if let Some(Condition { predicate, counts }) = &cause.condition {
+        writeln!(
+            out,
+            "  condition  {predicate}: {} of {} steps are bad with it, and {} of {} without, up to the first of each request",
+            counts.failing_true, counts.all_true, counts.failing_false, counts.all_false
+        )?;
+    }
+    if let Some(Departure { client_id, step, layer, operation, how, .. }) = &cause.localized.difference {
+        let id = client_id.as_deref().unwrap_or("-");
+        let layer = layer.map_or_else(String::new, |layer| format!("layer {layer}, "));
+        writeln!(out, "  operation  {layer}{operation}: {} (first in {id}, step {})", how.name(), step.step)?;
+    }
+    Ok(())
+}
+
 /// Which settings matter.
 fn minimal(out: &mut dyn Write, minimal: &[Difference]) -> anyhow::Result<()> {
     let value = |value: &Option<toml::Value>| value.as_ref().map_or_else(|| "nothing".to_owned(), ToString::to_string);
@@ -159,7 +187,7 @@ fn minimal(out: &mut dyn Write, minimal: &[Difference]) -> anyhow::Result<()> {
     if !settings.is_empty() {
         writeln!(
             out,
-            "\nthe settings that break calls of `faulty` and not of `defaults`: {}",
+            "  settings   {}: together, and no less, they break calls",
             settings.join(" with ")
         )?;
     }

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 
+use super::cause::{Cause, cause};
 use super::setups::Setup;
 use super::table::Table;
 use crate::arith::{Isa, KvType};
@@ -88,6 +89,13 @@ impl Incident {
         Ok(Run { setup, summary, report, calls, outcomes: known, table })
     }
 
+    /// What the capture of a setup that has run tells of the cause.
+    pub(super) fn cause(&self, setup: &'static Setup) -> anyhow::Result<Cause> {
+        let capture = self.path(setup, "mcap");
+        let recording = CaptureRecording::new(CaptureReader::open(&capture)?);
+        cause(&capture, &recording, &plain(&self.target)?)
+    }
+
     /// What recording a setup that has run costs: both ways take turns, and the quicker of each counts.
     pub(super) fn cost(&self, setup: &'static Setup) -> anyhow::Result<Cost> {
         let folder = tempfile::tempdir_in(&self.folder).context("make a temporary folder")?;
@@ -124,8 +132,6 @@ impl Incident {
     }
 
     fn replay(&self, setup: &Setup, recording: &CaptureRecording) -> anyhow::Result<Report> {
-        let plain =
-            |model| anyhow::Ok(PlainModel::new(model, Products::new(Isa::Scalar, &model.weights)?, KvType::F32)?);
         let (target, draft) = (plain(&self.target)?, plain(&self.draft)?);
         Ok(replay(&Job {
             name: setup.name,
@@ -137,4 +143,9 @@ impl Incident {
             progress: &|| {},
         })?)
     }
+}
+
+/// The model, run by the definition.
+fn plain(model: &Model) -> anyhow::Result<PlainModel<'_>> {
+    Ok(PlainModel::new(model, Products::new(Isa::Scalar, &model.weights)?, KvType::F32)?)
 }

@@ -63,6 +63,9 @@ pub(super) const SETUPS: [Setup; 5] = [
 ];
 
 impl Setup {
+    /// The name of the run under the reporter's configuration, with the fault.
+    pub(super) const FAULTY: &'static str = "faulty";
+
     /// The settings as a `--config` file of `record`, with the draft model at that path.
     pub(super) fn config(&self, draft_model: &Path) -> String {
         let mut table = toml::Table::new();
