@@ -17,6 +17,7 @@ pub mod params;
 pub mod record;
 pub mod recover;
 pub mod replay;
+pub mod report;
 mod tokenizer;
 pub mod verify;
 
@@ -64,6 +65,7 @@ enum Command {
     Correlate(correlate::Options),
     Localize(localize::Options),
     Diff(diff::Options),
+    Report(report::Options),
     Faults(faults::Options),
 }
 
@@ -112,6 +114,7 @@ fn run(command: Command) -> anyhow::Result<Outcome> {
         Command::Correlate(options) => correlate::run(&options),
         Command::Localize(options) => localize::run(&options),
         Command::Diff(options) => diff::run(&options),
+        Command::Report(options) => report::run(&options),
         Command::Faults(options) => faults::run(&options),
     }
 }

@@ -7,7 +7,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::arith::{Isa, KvType};
 use crate::capture::records::{Header, ModelIdentity};
-use crate::model::{Hash, Model};
+use crate::model::{Hash, Model, Tokenizer};
 use crate::replay::forward::{PlainModel, Products};
 use crate::replay::recorded_kv_type;
 
@@ -94,12 +94,22 @@ impl<'a> Models<'a> {
         };
         Ok(Found::Model(&self.loaded[index]))
     }
+
+    /// The models that were loaded.
+    pub(super) fn into_loaded(self) -> Vec<Loaded> {
+        self.loaded
+    }
 }
 
 impl Loaded {
     /// Reads the model at `path`.
     pub(super) fn load(path: &Path, isa: Isa) -> anyhow::Result<Self> {
         Ok(Self { path: path.to_owned(), model: Model::load(path)?, isa })
+    }
+
+    /// Its tokenizer.
+    pub(super) fn tokenizer(&self) -> &Tokenizer {
+        &self.model.tokenizer
     }
 
     /// The draft model of a capture, which must be the one that was recorded.
