@@ -101,7 +101,8 @@ pub fn text(report: &Report) -> String {
     }
     findings(&mut text, report);
     remarks(&mut text, report);
-    let _ = writeln!(text, "\n{}", conclusion(report));
+    let above = if report.finding_count() == 0 && report.is_missing_data() { ": see above" } else { "" };
+    let _ = writeln!(text, "\n{}{above}", conclusion(report));
     text
 }
 
@@ -217,7 +218,7 @@ fn remarks(text: &mut String, report: &Report) {
 pub fn conclusion(report: &Report) -> String {
     match (report.finding_count(), report.is_missing_data()) {
         (0, false) => "clean: every recorded decision that was checked follows from its recorded inputs".to_owned(),
-        (0, true) => "nothing wrong was found, but data is missing: see above".to_owned(),
+        (0, true) => "nothing wrong was found, but data is missing".to_owned(),
         (1, _) => "1 finding: a recorded fact does not follow from its recorded inputs".to_owned(),
         (count, _) => format!("{count} findings: recorded facts do not follow from their recorded inputs"),
     }

@@ -24,6 +24,8 @@ pub(super) enum Block {
     List(Vec<Line>),
     Table(Table),
     Figure(Figure),
+    /// Blocks that are folded away under a title.
+    Folded(Line, Vec<Block>),
     /// Text as it is, line by line.
     Verbatim(String),
 }
@@ -44,8 +46,10 @@ pub(super) struct Column {
 /// A plot.
 pub(super) struct Figure {
     pub(super) title: String,
-    /// A sentence or two that say what it shows, and in place of it.
-    pub(super) says: Line,
+    /// What it shows, which also stands in place of it.
+    pub(super) says: String,
+    /// What its marks mean, and how many there are.
+    pub(super) legend: String,
     /// The marks it is made of.
     pub(super) drawing: String,
 }

@@ -53,7 +53,8 @@ impl Gathered {
         let mut localized = self.localized.iter().flatten();
         self.replayed.is_missing_data()
             || self.input.is_missing_data()
-            || localized.any(|(_, localized)| localized.as_ref().map_or(true, |localized| !localized.missing.is_empty()))
+            || localized
+                .any(|(_, localized)| localized.as_ref().map_or(true, |localized| !localized.missing.is_empty()))
     }
 }
 
@@ -115,11 +116,7 @@ pub(super) fn name(path: &Path) -> String {
 }
 
 /// What went wrong first in a capture, or why that cannot be said.
-fn localized_in(
-    name: &str,
-    recording: &CaptureRecording,
-    model: &Loaded,
-) -> anyhow::Result<Result<Localized, String>> {
+fn localized_in(name: &str, recording: &CaptureRecording, model: &Loaded) -> anyhow::Result<Result<Localized, String>> {
     let plain = model.plain(recording.header())?;
     let bar = progress_bar(name, recording.requests().len());
     let job = Job { name, recording, plain: &plain, request: None, step: None, progress: &|| bar.inc(1) };

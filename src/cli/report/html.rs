@@ -77,6 +77,11 @@ fn write_block(page: &mut String, block: &Block) -> fmt::Result {
         }
         Block::Table(table) => write_table(page, table),
         Block::Figure(figure) => write_figure(page, figure),
+        Block::Folded(title, blocks) => {
+            writeln!(page, "<details>\n<summary>{}</summary>", Inline(title))?;
+            blocks.iter().try_for_each(|block| write_block(page, block))?;
+            writeln!(page, "</details>")
+        }
         Block::Verbatim(text) => writeln!(page, "<pre tabindex=\"0\">{}</pre>", Escaped(text)),
     }
 }
@@ -103,7 +108,8 @@ fn write_table(page: &mut String, table: &Table) -> fmt::Result {
 
 fn write_figure(page: &mut String, figure: &Figure) -> fmt::Result {
     writeln!(page, "<figure>\n<h3>{}</h3>\n{}", Escaped(&figure.title), figure.drawing)?;
-    writeln!(page, "<figcaption>{}</figcaption>\n</figure>", Inline(&figure.says))
+    let (says, legend) = (Escaped(&figure.says), Escaped(&figure.legend));
+    writeln!(page, "<figcaption>{says} {legend}</figcaption>\n</figure>")
 }
 
 /// A run of text in its elements.

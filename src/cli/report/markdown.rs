@@ -33,9 +33,15 @@ fn write_block(page: &mut String, block: &Block) -> fmt::Result {
             writeln!(page)
         }
         Block::Table(table) => write_table(page, table),
-        Block::Figure(figure) => writeln!(page, "**{}.** {}\n", Escaped(&figure.title), Inline(&figure.says)),
+        Block::Figure(figure) => writeln!(page, "**{}.** {}\n", Escaped(&figure.title), Escaped(&figure.says)),
+        Block::Folded(title, blocks) => {
+            writeln!(page, "<details><summary>{}</summary>\n", Inline(title))?;
+            blocks.iter().try_for_each(|block| write_block(page, block))?;
+            writeln!(page, "</details>\n")
+        }
         Block::Verbatim(text) => {
-            let fence = "`".repeat(longest_run(text).max(2) + 1);
+            let text = visible(text, |character| character == '\n');
+            let fence = "`".repeat(longest_run(&text).max(2) + 1);
             writeln!(page, "{fence}text\n{}\n{fence}\n", text.trim_end())
         }
     }
@@ -106,18 +112,24 @@ impl Display for InCell<'_> {
 
 /// A code span, in more backticks than it has in a row.
 fn code(formatter: &mut fmt::Formatter<'_>, text: &str) -> fmt::Result {
-    let visible: String = text
-        .chars()
-        .flat_map(|character| match is_unseen(character) {
-            true => character.escape_default().collect::<Vec<_>>(),
-            false => vec![character],
-        })
-        .collect();
+    let visible = visible(text, |_| false);
     let fence = "`".repeat(longest_run(&visible) + 1);
     // One space on either side is taken away again.
     let is_bare = !visible.starts_with(['`', ' ']) && !visible.ends_with(['`', ' ']);
     let space = if is_bare { "" } else { " " };
     write!(formatter, "{fence}{space}{visible}{space}{fence}")
+}
+
+/// A text without characters that cannot be seen, but for those that are `kept`.
+fn visible(text: &str, kept: impl Fn(char) -> bool) -> String {
+    let mut visible = String::new();
+    for character in text.chars() {
+        match is_unseen(character) && !kept(character) {
+            true => visible.extend(character.escape_default()),
+            false => visible.push(character),
+        }
+    }
+    visible
 }
 
 /// Backticks in a row, at most.

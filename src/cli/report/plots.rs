@@ -12,7 +12,7 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use super::html::Escaped;
-use crate::forensics::report::{Lengths, Populations, Series};
+use crate::forensics::report::{Cell, Lengths, Mark, Populations, Series};
 
 type Drawn = Result<String, Box<dyn Error>>;
 type Area<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
@@ -92,7 +92,7 @@ fn draw_series<'a, Y: Ranged<ValueType = f64>>(
     series: &Series,
     add: f64,
 ) -> Result<(), Box<dyn Error>> {
-    let at = |mark: &crate::forensics::report::Mark| (mark.step as f64, mark.value + add);
+    let at = |mark: &Mark| (mark.step as f64, mark.value + add);
     let others = series.others.kept().iter().map(|mark| Circle::new(at(mark), 3, GOOD.stroke_width(1)));
     chart.draw_series(others)?;
     let failing = series.failing.kept().iter().map(|mark| TriangleMarker::new(at(mark), 6, BAD.filled()));
@@ -105,7 +105,7 @@ pub(super) fn lengths(name: &str, alternative: (&str, &str), lengths: &Lengths) 
     let cells = || lengths.cells();
     let most_read = cells().map(|((read, _), _)| read).max().unwrap_or(1);
     let most_accepted = cells().map(|((_, accepted), _)| accepted).max().unwrap_or(1);
-    let most = cells().map(|(_, cell)| cell.failing.max(cell.others)).max().unwrap_or(1) as f64;
+    let most = cells().map(|(_, cell)| cell.failing.max(cell.passing).max(cell.unjudged)).max().unwrap_or(1) as f64;
     let size = |count: u64| 3 + (9.0 * (count as f64 / most).sqrt()).round() as i32;
     let (read, accepted) = (0.0..f64::from(most_read) + 1.0, 0.0..f64::from(most_accepted) + 1.0);
     let diagonal = read.end.min(accepted.end);
@@ -119,13 +119,16 @@ pub(super) fn lengths(name: &str, alternative: (&str, &str), lengths: &Lengths) 
         let ends = vec![(0.0, 0.0), (diagonal, diagonal)];
         chart.draw_series([PathElement::new(ends, INK.mix(0.6).stroke_width(1))])?;
         let at = |(read, accepted): (u32, u32)| (f64::from(read), f64::from(accepted));
-        let others = cells().filter(|(_, cell)| cell.others > 0);
-        chart.draw_series(others.map(|(place, cell)| Circle::new(at(place), size(cell.others), GOOD.stroke_width(2))))?;
-        let failing = cells().filter(|(_, cell)| cell.failing > 0);
-        let triangle = |(place, cell): ((u32, u32), crate::forensics::report::Cell)| {
-            TriangleMarker::new(at(place), size(cell.failing), BAD.filled())
+        let of = |count: fn(&Cell) -> u64| {
+            cells().map(move |(place, cell)| (at(place), count(&cell))).filter(|(_, count)| *count > 0)
         };
-        chart.draw_series(failing.map(triangle))?;
+        let unjudged = of(|cell| cell.unjudged);
+        chart
+            .draw_series(unjudged.map(|(place, count)| Cross::new(place, size(count), INK.mix(0.7).stroke_width(1))))?;
+        let passing = of(|cell| cell.passing);
+        chart.draw_series(passing.map(|(place, count)| Circle::new(place, size(count), GOOD.stroke_width(2))))?;
+        let failing = of(|cell| cell.failing);
+        chart.draw_series(failing.map(|(place, count)| TriangleMarker::new(place, size(count), BAD.filled())))?;
         Ok(())
     })
 }
@@ -134,10 +137,9 @@ pub(super) fn lengths(name: &str, alternative: (&str, &str), lengths: &Lengths) 
 pub(super) fn populations(name: &str, alternative: (&str, &str), populations: &Populations) -> Drawn {
     let bars: Vec<(String, u64)> = population_bars(populations);
     let most = bars.iter().map(|(_, rows)| *rows).max().unwrap_or(1).max(1);
-    let count = i32::try_from(bars.len()).unwrap_or(i32::MAX);
+    let last = i32::try_from(bars.len()).unwrap_or(i32::MAX) - 1;
     svg(name, alternative, HEIGHT, |area| {
-        let mut chart =
-            builder(area, 62).build_cartesian_2d((0..count).into_segmented(), 0.0..most as f64 * 1.12)?;
+        let mut chart = builder(area, 62).build_cartesian_2d((0..last).into_segmented(), 0.0..most as f64 * 1.12)?;
         let label = |value: &SegmentValue<i32>| label_of(&bars, value);
         mesh(&mut chart.configure_mesh(), "tokens that the applied mask allows", "logits rows")
             .disable_x_mesh()
@@ -156,7 +158,11 @@ pub(super) fn populations(name: &str, alternative: (&str, &str), populations: &P
         let above = ink(14).pos(Pos::new(HPos::Center, VPos::Bottom));
         let text = |(index, (_, rows)): (usize, &(String, u64))| {
             let index = i32::try_from(index).unwrap_or(i32::MAX);
-            Text::new(rows.to_string(), (SegmentValue::CenterOf(index), *rows as f64 + most as f64 * 0.01), above.clone())
+            Text::new(
+                rows.to_string(),
+                (SegmentValue::CenterOf(index), *rows as f64 + most as f64 * 0.01),
+                above.clone(),
+            )
         };
         chart.draw_series(bars.iter().enumerate().map(text))?;
         Ok(())
@@ -183,11 +189,11 @@ fn population_bars(populations: &Populations) -> Vec<(String, u64)> {
 pub(super) fn channels(name: &str, alternative: (&str, &str), channels: &[(&'static str, u64)]) -> Drawn {
     let bars: Vec<(String, u64)> = channels.iter().rev().map(|(name, bytes)| ((*name).to_owned(), *bytes)).collect();
     let most = bars.iter().map(|(_, bytes)| *bytes).max().unwrap_or(1).max(1);
-    let count = i32::try_from(bars.len()).unwrap_or(i32::MAX);
+    let last = i32::try_from(bars.len()).unwrap_or(i32::MAX) - 1;
     let height = 90 + 34 * u32::try_from(bars.len()).unwrap_or(0);
     svg(name, alternative, height, |area| {
         let range: Range<f64> = 0.0..most as f64 * 1.15;
-        let mut chart = builder(area, 80).build_cartesian_2d(range, (0..count).into_segmented())?;
+        let mut chart = builder(area, 80).build_cartesian_2d(range, (0..last).into_segmented())?;
         let label = |value: &SegmentValue<i32>| label_of(&bars, value);
         mesh(&mut chart.configure_mesh(), "bytes before compression", "channel")
             .disable_y_mesh()

@@ -38,8 +38,10 @@ pub struct Series {
 pub struct Cell {
     /// Steps that fail.
     pub failing: u64,
-    /// Steps that do not, or of which it is not known.
-    pub others: u64,
+    /// Steps that do not.
+    pub passing: u64,
+    /// Steps of which there is nothing to judge, or of which it is not known.
+    pub unjudged: u64,
 }
 
 /// Steps by how many tokens they read, and how many the step before had accepted.
@@ -104,14 +106,18 @@ impl Series {
 }
 
 impl Lengths {
-    fn push(&mut self, step: &StepRecord, fails: bool) {
+    fn push(&mut self, step: &StepRecord, judgement: Judgement) {
         let (Some(read), Some(accepted)) = (step.q_len, step.prev_accepted) else { return self.without += 1 };
         let is_known = self.cells.contains_key(&(read, accepted));
         if !is_known && self.cells.len() >= CELLS_KEPT {
             return self.past_bound += 1;
         }
         let cell = self.cells.entry((read, accepted)).or_default();
-        *(if fails { &mut cell.failing } else { &mut cell.others }) += 1;
+        *match judgement {
+            Judgement::Failing => &mut cell.failing,
+            Judgement::Passing => &mut cell.passing,
+            Judgement::NoSite | Judgement::Unknown => &mut cell.unjudged,
+        } += 1;
     }
 
     /// `(q_len, prev_accepted)` with the steps there.
@@ -121,7 +127,7 @@ impl Lengths {
 
     /// Steps that were counted.
     pub fn steps(&self) -> u64 {
-        self.cells.values().map(|cell| cell.failing + cell.others).sum()
+        self.cells.values().map(|cell| cell.failing + cell.passing + cell.unjudged).sum()
     }
 }
 
@@ -166,7 +172,7 @@ impl StepFacts {
         self.ranks.push(step.step, rank, fails);
         let margins = step.rows.iter().filter_map(|row| row.token.and(row.margin)).map(f64::from);
         self.margins.push(step.step, margins.reduce(f64::max), fails);
-        self.lengths.push(step, fails);
+        self.lengths.push(step, judgement);
         step.rows.iter().for_each(|row| self.populations.push(row.mask_population));
     }
 }

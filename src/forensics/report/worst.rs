@@ -110,9 +110,13 @@ mod tests {
     #[test]
     fn the_lowest_come_first_and_end_tokens_do_not_count() {
         let mut worst = Worst::new(2);
-        for (number, forced) in
-            [(0, vec![(7, 3)]), (1, vec![(7, 0), (9, 80)]), (2, vec![(7, 5), (7, 9)]), (3, vec![(7, 9)]), (4, vec![(9, 1)])]
-        {
+        for (number, forced) in [
+            (0, vec![(7, 3)]),
+            (1, vec![(7, 0), (9, 80)]),
+            (2, vec![(7, 5), (7, 9)]),
+            (3, vec![(7, 9)]),
+            (4, vec![(9, 1)]),
+        ] {
             worst.push(0, &step(number, &forced), Judgement::Failing, &[9]);
         }
         worst.push(0, &step(5, &[(7, 99)]), Judgement::Passing, &[9]);

@@ -36,7 +36,10 @@ pub(super) fn section(gathered: &Gathered) -> Section {
         blocks.push(Block::Paragraph(text("Nothing to correlate: ").text(why).text(".")));
         return Section { anchor: "conditions", title: "Conditions that go with bad steps", blocks };
     }
-    blocks.push(Block::Paragraph(text(format!("Conditions that were made of the engine's state: {}.", correlated.conditions()))));
+    blocks.push(Block::Paragraph(text(format!(
+        "Conditions that were made of the engine's state: {}.",
+        correlated.conditions()
+    ))));
     let doubt = match correlated.is_doubtful() {
         true => " That is more than chance explains: what follows may be the work of how the steps are spread.",
         false => "",

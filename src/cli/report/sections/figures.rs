@@ -2,7 +2,7 @@
 
 use anyhow::anyhow;
 
-use super::super::document::{Block, Figure, Line, Section, code, counted, shown, text};
+use super::super::document::{Block, Figure, Section, code, counted, shown, strong, text};
 use super::super::gather::{Gathered, name};
 use super::super::plots::{self, Scatter};
 use crate::forensics::report::{Lengths, Populations, Recorded, Series, StepFacts};
@@ -11,7 +11,7 @@ use crate::forensics::report::{Lengths, Populations, Recorded, Series, StepFacts
 const MOST_CAPTURES: usize = 4;
 
 /// What marks mean: shapes, since colours alone would not do.
-const SHAPES: &str = " A filled triangle is a step in which a forced token was misranked, a ring is any other.";
+const SHAPES: &str = "A filled triangle is a step in which a forced token was misranked, a ring is any other.";
 
 pub(super) fn section(gathered: &Gathered, recorded: &[Recorded<'_>]) -> anyhow::Result<Section> {
     let mut blocks = Vec::new();
@@ -30,7 +30,7 @@ pub(super) fn section(gathered: &Gathered, recorded: &[Recorded<'_>]) -> anyhow:
     if more > 0 {
         blocks.push(Block::Paragraph(text(format!("{} more without plots.", counted(more as u64, "capture")))));
     }
-    Ok(Section { anchor: "plots", title: "Plots", blocks })
+    Ok(Section { anchor: "plots", title: "What the steps show", blocks })
 }
 
 /// A figure; `draw` is given a name that no other has, the title, and the words that stand for the drawing.
@@ -38,26 +38,26 @@ fn figure(
     index: usize,
     kind: &str,
     title: &str,
-    says: String,
+    (says, legend): (String, String),
     draw: impl FnOnce(&str, (&str, &str)) -> Result<String, Box<dyn std::error::Error>>,
 ) -> anyhow::Result<Block> {
     let drawing = draw(&format!("{kind}-{index}"), (title, &says)).map_err(|error| anyhow!("{title}: {error}"))?;
-    Ok(Block::Figure(Figure { title: title.to_owned(), says: text(says), drawing }))
+    Ok(Block::Figure(Figure { title: title.to_owned(), says, legend, drawing }))
 }
 
 /// That there is nothing to draw, and why.
 fn nothing(title: &str, why: &str) -> Block {
-    Block::Paragraph(Line::default().strong(format!("{title}: ")).text(why))
+    Block::Paragraph(strong(format!("{title}:")).text(format!(" {why}")))
 }
 
-/// How many marks are drawn of how many, and of how many steps there is none.
-fn drawn(series: &Series, what: &str) -> String {
+/// What marks mean, how many are drawn of how many, and of how many steps there is none.
+fn legend(series: &Series, what: &str) -> String {
     let (kept, all) = series.counts();
     let without = match series.without {
         0 => String::new(),
         without => format!("; {} without {what}", counted(without, "step")),
     };
-    format!(" {kept} of {all} marks are drawn{without}.")
+    format!("{SHAPES} {kept} of {all} marks are drawn{without}.")
 }
 
 fn ranks(index: usize, steps: &StepFacts) -> anyhow::Result<Block> {
@@ -67,15 +67,15 @@ fn ranks(index: usize, steps: &StepFacts) -> anyhow::Result<Block> {
         return Ok(nothing(title, "no step has a forced token, beside end tokens, whose rank is recorded."));
     };
     let says = format!(
-        "Where the token that had to come stood in its row, for the lowest one of each step; 1 is the best. Of {} with one, {} \
-         misranked it; the lowest stood at {}.{SHAPES}{}",
+        "Where the token that had to come stood in its row, for the lowest one of each step; 1 is the best, which is rank 0. Of {} \
+         with one, {} misranked it; the lowest stood at {}.",
         counted(series.counts().1, "step"),
         if misranked == 0 { "none".to_owned() } else { misranked.to_string() },
         worst + 1.0,
-        drawn(series, "such a rank"),
     );
-    let plot = Scatter { series, axis: "place of the token (logarithmic)", is_logarithmic: true };
-    figure(index, "ranks", title, says, |name, words| plots::scatter(name, words, &plot))
+    let plot = Scatter { series, axis: "place: rank + 1 (logarithmic)", is_logarithmic: true };
+    let words = (says, legend(series, "such a rank"));
+    figure(index, "ranks", title, words, |name, words| plots::scatter(name, words, &plot))
 }
 
 fn lengths(index: usize, lengths: &Lengths) -> anyhow::Result<Block> {
@@ -83,26 +83,28 @@ fn lengths(index: usize, lengths: &Lengths) -> anyhow::Result<Block> {
     if lengths.steps() == 0 {
         return Ok(nothing(title, "prev_accepted and q_len are recorded together of no step."));
     }
-    let over = |(read, accepted): (u32, u32)| accepted > read;
-    let sum = |is_over: bool| {
-        let cells = lengths.cells().filter(|(place, _)| over(*place) == is_over);
-        cells.fold((0, 0), |(failing, all), (_, cell)| (failing + cell.failing, all + cell.failing + cell.others))
+    let sum = |is_above: bool| {
+        let cells = lengths.cells().filter(|((read, accepted), _)| (accepted > read) == is_above);
+        cells.fold((0, 0), |(failing, all), (_, cell)| (failing + cell.failing, all + cell.failing + cell.passing))
     };
     let ((failing, all), (failing_below, all_below)) = (sum(true), sum(false));
+    let says = format!(
+        "How many tokens each step read (q_len: the last token and its drafts), and how many the step before had accepted \
+         (prev_accepted). Where more were accepted than the step read, {failing} of {all} judged steps misranked a forced token; \
+         elsewhere {failing_below} of {all_below}. Steps after the first bad one of an answer are among them."
+    );
     let past = match lengths.past_bound {
         0 => String::new(),
-        past => format!("; {} of further pairs are not drawn", counted(past, "step")),
+        past => format!("; {} at further places are not drawn", counted(past, "step")),
     };
-    let says = format!(
-        "How many tokens each step read (q_len, with its drafts), and how many the step before had accepted (prev_accepted); the line is \
-         where both are the same. Above it, {failing} of {all} steps misranked a forced token, on or below it {failing_below} of \
-         {all_below}, those after the first of an answer among them. A filled triangle is of steps that did, a ring of the others; the larger, \
-         the more steps. {} are drawn at {} places; {} without one of the two{past}.",
+    let legend = format!(
+        "On the line both are the same. A filled triangle is of steps that misranked a forced token, a ring of steps that did not, and a \
+         cross of steps that cannot be judged; the larger, the more steps. {} are drawn at {}; {} without one of the two{past}.",
         counted(lengths.steps(), "step"),
-        lengths.cells().count(),
+        counted(lengths.cells().count() as u64, "place"),
         counted(lengths.without, "step"),
     );
-    figure(index, "lengths", title, says, |name, words| plots::lengths(name, words, lengths))
+    figure(index, "lengths", title, (says, legend), |name, words| plots::lengths(name, words, lengths))
 }
 
 fn populations(index: usize, populations: &Populations) -> anyhow::Result<Block> {
@@ -111,13 +113,13 @@ fn populations(index: usize, populations: &Populations) -> anyhow::Result<Block>
         return Ok(nothing(title, "no population of an applied mask is recorded."));
     }
     let says = format!(
-        "How many logits rows have an applied mask that allows so many tokens: {} of {} rows with one allow a single token. {} have no \
-         population on record.",
+        "How many logits rows have an applied mask that allows so many tokens: {} of {} rows with one allow a single token.",
         populations.up_to.first().copied().unwrap_or(0),
         populations.rows(),
-        counted(populations.without, "row"),
     );
-    figure(index, "masks", title, says, |name, words| plots::populations(name, words, populations))
+    let without = counted(populations.without, "row");
+    let words = (says, format!("Bars are of powers of two; {without} without a population on record."));
+    figure(index, "masks", title, words, |name, words| plots::populations(name, words, populations))
 }
 
 fn margins(index: usize, steps: &StepFacts) -> anyhow::Result<Block> {
@@ -127,11 +129,11 @@ fn margins(index: usize, steps: &StepFacts) -> anyhow::Result<Block> {
     };
     let says = format!(
         "The raw row's greatest value minus that of the token which was emitted, for the widest one of each step, in logits (natural \
-         logarithms); 0 is the best token itself. The widest is {widest:.2}.{SHAPES}{}",
-        drawn(series, "a finite margin"),
+         logarithms); 0 is the best token itself. The widest is {widest:.2}."
     );
     let plot = Scatter { series, axis: "margin (logits)", is_logarithmic: false };
-    figure(index, "margins", title, says, |name, words| plots::scatter(name, words, &plot))
+    let words = (says, legend(series, "a finite margin"));
+    figure(index, "margins", title, words, |name, words| plots::scatter(name, words, &plot))
 }
 
 fn channels(index: usize, recorded: &Recorded<'_>) -> anyhow::Result<Block> {
@@ -147,5 +149,5 @@ fn channels(index: usize, recorded: &Recorded<'_>) -> anyhow::Result<Block> {
         channels.iter().map(|(_, bytes)| bytes).sum::<u64>(),
         recorded.file_bytes,
     );
-    figure(index, "channels", title, says, |name, words| plots::channels(name, words, &channels))
+    figure(index, "channels", title, (says, String::new()), |name, words| plots::channels(name, words, &channels))
 }

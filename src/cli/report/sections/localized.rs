@@ -4,6 +4,11 @@ use super::super::document::{Block, Section, shown, text};
 use super::super::gather::Gathered;
 use crate::forensics::localize::render;
 
+/// Captures that are told.
+const MOST_CAPTURES: usize = 16;
+/// Characters that are told of one.
+const MOST_TOLD: usize = 8000;
+
 pub(super) fn section(gathered: &Gathered) -> Section {
     let blocks = match &gathered.localized {
         None => vec![Block::Paragraph(
@@ -15,8 +20,9 @@ pub(super) fn section(gathered: &Gathered) -> Section {
         )],
         Some(localized) => localized
             .iter()
+            .take(MOST_CAPTURES)
             .map(|(name, localized)| match localized {
-                Ok(localized) => Block::Verbatim(render::text(&shown(name), localized)),
+                Ok(localized) => Block::Verbatim(render::text(&shown(name), localized).chars().take(MOST_TOLD).collect()),
                 Err(why) => Block::Paragraph(text("It cannot be said: ").text(shown(why)).text(".")),
             })
             .collect(),

@@ -5,7 +5,7 @@ use super::super::gather::Gathered;
 use crate::forensics::report::Recorded;
 use crate::replay::render::unchecked;
 
-/// Things lost that are told one by one.
+/// Reasons, and things lost, that are told one by one.
 const MOST: usize = 50;
 
 pub(super) fn section(gathered: &Gathered, recorded: &[Recorded<'_>]) -> Section {
@@ -15,11 +15,16 @@ pub(super) fn section(gathered: &Gathered, recorded: &[Recorded<'_>]) -> Section
         let skipped = reason.skipped.iter();
         skipped.map(|(outcome, counts)| vec![text(*outcome), code(counts.as_str()), text(shown(reason.why))])
     });
-    let rows: Vec<Vec<Line>> = rows.collect();
+    let mut rows: Vec<Vec<Line>> = rows.collect();
+    let more_reasons = rows.len().saturating_sub(MOST);
+    rows.truncate(MOST);
     blocks.push(match rows.is_empty() {
         true => Block::Paragraph(text("None: whatever the checks that were run look at was compared.")),
         false => Block::Table(Table { columns: columns(&["what", "check and facts", "why"]), rows }),
     });
+    if more_reasons > 0 {
+        blocks.push(Block::Paragraph(text(format!("{more_reasons} more reasons: see stepscope replay."))));
+    }
     blocks.push(Block::Heading(text("Lost or damaged")));
     let lost = lost(gathered, recorded);
     blocks.push(match lost.is_empty() {
@@ -35,7 +40,7 @@ pub(super) fn section(gathered: &Gathered, recorded: &[Recorded<'_>]) -> Section
 }
 
 /// Damage, losses and messages that are gone, each once.
-fn lost(gathered: &Gathered, recorded: &[Recorded<'_>]) -> Vec<String> {
+pub(super) fn lost(gathered: &Gathered, recorded: &[Recorded<'_>]) -> Vec<String> {
     let mut lost = gathered.replayed.damage.clone();
     let mut add = |words: String| {
         // Of several captures replay names the one first.

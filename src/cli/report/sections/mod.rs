@@ -33,7 +33,7 @@ pub(super) fn document(gathered: &Gathered) -> anyhow::Result<Document> {
     };
     Ok(Document {
         title,
-        summary: summary(gathered),
+        summary: summary(gathered, &recorded),
         sections: vec![
             recorded::section(&recorded),
             verdicts::section(gathered),
@@ -46,10 +46,10 @@ pub(super) fn document(gathered: &Gathered) -> anyhow::Result<Document> {
     })
 }
 
-/// What it comes to: the condition, the verdicts, the operation.
-fn summary(gathered: &Gathered) -> Vec<Line> {
+/// What it comes to: the condition, the verdicts, the operation, what was lost, and of what.
+fn summary(gathered: &Gathered, recorded: &[Recorded<'_>]) -> Vec<Line> {
     let mut lines = vec![condition(gathered)];
-    lines.push(strong("Replay: ").text(conclusion(&gathered.replayed)).text("."));
+    lines.push(strong("Replay:").text(format!(" {}.", conclusion(&gathered.replayed))));
     let differences = gathered.localized.iter().flatten().filter_map(|(name, localized)| {
         let difference = localized.as_ref().ok()?.difference.as_ref()?;
         Some((name, difference))
@@ -57,7 +57,7 @@ fn summary(gathered: &Gathered) -> Vec<Line> {
     let mut differences: Vec<_> = differences.collect();
     differences.truncate(3);
     for (name, difference) in differences {
-        let line = strong("First wrong operation: ").code(shown(&headline(difference)));
+        let line = strong("First wrong operation:").text(" ").code(shown(&headline(difference)));
         let request = difference.client_id.as_deref().map_or_else(|| difference.request.to_string(), shown);
         let line = line.text(", in step ").code(difference.step.step.to_string()).text(" of ").code(request);
         lines.push(match gathered.input.captures.len() {
@@ -65,7 +65,30 @@ fn summary(gathered: &Gathered) -> Vec<Line> {
             _ => line.text(" in ").code(shown(name)).text("."),
         });
     }
+    let lost = missing::lost(gathered, recorded).len() as u64;
+    if lost > 0 {
+        lines.push(strong("Lost or damaged:").text(format!(" {}, told below.", counted(lost, "thing"))));
+    }
+    lines.push(recording(gathered, recorded));
     lines
+}
+
+/// Who recorded what, in a line.
+fn recording(gathered: &Gathered, recorded: &[Recorded<'_>]) -> Line {
+    let requests = recorded.iter().map(|capture| capture.requests as u64).sum();
+    let counts = [
+        counted(requests, "request"),
+        counted(gathered.input.table.reading.steps, "step"),
+        counted(gathered.replayed.rows, "logits row"),
+    ];
+    let line = strong("Recorded:").text(format!(" {}", counts.join(", ")));
+    let [capture] = recorded else { return line.text(format!(" in {}.", counted(recorded.len() as u64, "capture"))) };
+    let header = capture.reader.header();
+    let line = line.text(", by ").code(shown(&format!("{} {}", header.recorder.name, header.recorder.version)));
+    match &header.model {
+        Some(model) => line.text(", of the model ").code(shown(&model.name)).text("."),
+        None => line.text(", of an unknown model."),
+    }
 }
 
 /// The condition that goes best with misranked tokens, or that there is none.
@@ -74,11 +97,18 @@ fn condition(gathered: &Gathered) -> Line {
     let judged = reading.failing + reading.passing;
     let Some(best) = gathered.correlation.ranked.first() else {
         return match (judged, reading.failing) {
-            (0, _) => text("No step could be judged: of none is it recorded how a token that had to come stood in its row."),
+            (0, _) => {
+                text("No step could be judged: of none is it recorded how a token that had to come stood in its row.")
+            }
             (_, 0) => text(format!("No forced token was misranked on any of {}.", counted(judged, "judged step"))),
-            _ => text("A forced token was misranked on ")
-                .strong(format!("{} of {judged}", reading.failing))
-                .text(" judged steps, and no recorded condition goes with them."),
+            _ => {
+                let why = match gathered.correlated().nothing() {
+                    Some(_) => "too few to tell which conditions go with them",
+                    None => "and no recorded condition goes with them",
+                };
+                let failing = format!("{} of {judged}", reading.failing);
+                text("A forced token was misranked on ").strong(failing).text(format!(" judged steps, {why}."))
+            }
         };
     };
     let counts = best.counts;

@@ -13,7 +13,7 @@ pub(super) fn section(gathered: &Gathered) -> Section {
     let counts = [counted(report.records, "record"), counted(report.rows, "logits row")].join(" and ");
     let mut blocks = vec![
         Block::Paragraph(text(format!(
-            "Every recorded decision is computed again, by code of its own, from what is recorded of its inputs: {counts}. "
+            "Every recorded decision is computed again, by code of its own, from what is recorded of its inputs: {counts}."
         ))),
         Block::Paragraph(Line::default().strong(capitalized(&conclusion(report))).text(".")),
         Block::Table(checks(report)),

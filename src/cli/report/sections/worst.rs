@@ -29,7 +29,8 @@ pub(super) fn section(gathered: &Gathered) -> Section {
         counted(seen, "step"),
     ))));
     let has_several = gathered.input.captures.len() > 1;
-    let mut names = vec!["step", "request", "#position", "#rank", "#margin", "had to come", "best of the row", "emitted"];
+    let mut names =
+        vec!["#step", "#row", "request", "#position", "#rank", "#margin", "had to come", "best of the row", "emitted"];
     names.extend(["drafts", "verdicts", "conditions"]);
     if has_several {
         names.insert(0, "capture");
@@ -51,7 +52,8 @@ fn row(gathered: &Gathered, worst: &WorstStep, has_several: bool) -> Vec<Line> {
     let choice = if step.choice > 0 { format!(" choice {}", step.choice) } else { String::new() };
     let held = conditions(step);
     let mut row = vec![
-        text(format!("{} row {}", step.step, worst.row)),
+        text(step.step.to_string()),
+        text(worst.row.to_string()),
         code(format!("{request}{choice}")),
         recorded.map_or_else(unknown, |row| text(row.position.to_string())),
         text(worst.rank.to_string()),
@@ -113,6 +115,6 @@ impl Tokens<'_> {
 
     fn word(&self, token: u32) -> Option<String> {
         let text = self.tokenizer?.decode_with_special_tokens(&[TokenId(token)]);
-        (!text.is_empty()).then(|| format!("{:?}", shown(&text)))
+        (!text.is_empty()).then(|| shown(&format!("{text:?}")))
     }
 }
