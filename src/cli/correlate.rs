@@ -8,6 +8,8 @@ use std::path::PathBuf;
 
 use anyhow::bail;
 
+pub(super) use self::read::{Input, Wanted, read};
+pub(super) use self::render::{Correlated, increase, not_known, of, way};
 use super::{Outcome, output};
 use crate::forensics::correlate::{Label, Settings, correlate};
 
@@ -112,10 +114,19 @@ pub fn run(options: &Options) -> anyhow::Result<Outcome> {
     if options.expected.is_some() && options.label != Label::BrokenCall {
         bail!("--expected: it is for the label broken-call");
     }
-    let input = read::read(options)?;
+    let wanted = Wanted {
+        captures: &options.captures,
+        label: &options.label,
+        model: options.model.as_deref(),
+        expected: options.expected.as_deref(),
+        replay: options.replay.as_deref(),
+        every_step: options.every_step,
+        with_end_tokens: options.with_end_tokens,
+    };
+    let input = read(&wanted, &mut |_| {})?;
     let settings = Settings { permutations: usize::from(options.permutations), seed: options.seed };
     let correlation = correlate(&input.table, settings);
-    let report = render::Report { label: &options.label, input: &input, correlation: &correlation };
+    let report = Correlated { label: &options.label, input: &input, correlation: &correlation };
     output::to_stdout(|out| match options.json {
         true => Ok(writeln!(out, "{:#}", report.json())?),
         false => report.text(out),

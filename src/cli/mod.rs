@@ -18,6 +18,7 @@ pub mod params;
 pub mod record;
 pub mod recover;
 pub mod replay;
+pub mod report;
 mod tokenizer;
 pub mod verify;
 
@@ -66,6 +67,7 @@ enum Command {
     Localize(localize::Options),
     Diff(diff::Options),
     Bisect(bisect::Options),
+    Report(report::Options),
     Faults(faults::Options),
 }
 
@@ -115,6 +117,7 @@ fn run(command: Command) -> anyhow::Result<Outcome> {
         Command::Localize(options) => localize::run(&options),
         Command::Diff(options) => diff::run(&options),
         Command::Bisect(options) => bisect::run(&options),
+        Command::Report(options) => report::run(&options),
         Command::Faults(options) => faults::run(&options),
     }
 }

@@ -99,6 +99,11 @@ impl<'a> Models<'a> {
         };
         Ok(&self.loaded[index])
     }
+
+    /// The models that were loaded.
+    pub(super) fn into_loaded(self) -> Vec<Loaded> {
+        self.loaded
+    }
 }
 
 impl Loaded {

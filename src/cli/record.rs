@@ -7,7 +7,7 @@ mod notices;
 mod options;
 mod output_file;
 mod outputs;
-mod paths;
+pub(in crate::cli) mod paths;
 mod requests;
 mod settings;
 mod speculation;

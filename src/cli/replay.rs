@@ -116,34 +116,49 @@ fn replay_capture(
     models: &mut Models<'_>,
     draft_model: Option<&Loaded>,
 ) -> anyhow::Result<Report> {
-    let recording = &CaptureRecording::new(reader);
-    let checks = checks(options);
-    let (model, no_model) = match models.of(recording.header())? {
-        Found::Model(model) => (Some(model), String::new()),
-        Found::None(why) => (None, why),
-    };
-    let plain = model.map(|loaded| loaded.plain(recording.header())).transpose()?;
-    let draft = match draft_model {
-        Some(loaded) => Some(loaded.draft_of(recording.header())?),
-        None => None,
-    };
+    let recording = CaptureRecording::new(reader);
     let name = path.display().to_string();
-    let bar = progress_bar(&name, recording.requests().len());
+    let found = models.of(recording.header())?;
+    let mut report = replay_recording(&name, &recording, &found, draft_model, &checks(options))?;
+    if options.captures.len() > 1 {
+        name_damage(&mut report, &name);
+    }
+    Ok(report)
+}
+
+/// Replays a capture on the current thread pool, with a bar on a terminal.
+///
+/// # Errors
+/// If the models are not those that were recorded.
+pub(super) fn replay_recording(
+    name: &str,
+    recording: &CaptureRecording,
+    model: &Found<'_>,
+    draft_model: Option<&Loaded>,
+    checks: &[CheckName],
+) -> anyhow::Result<Report> {
+    let (plain, no_model) = match model {
+        Found::Model(model) => (Some(model.plain(recording.header())?), ""),
+        Found::None(why) => (None, why.as_str()),
+    };
+    let draft = draft_model.map(|loaded| loaded.draft_of(recording.header())).transpose()?;
+    let bar = progress_bar(name, recording.requests().len());
     let report = replay(&Job {
-        name: &name,
+        name,
         recording,
         plain: plain.as_ref(),
-        no_model: &no_model,
+        no_model,
         draft: draft.as_ref(),
-        checks: &checks,
+        checks,
         progress: &|| bar.inc(1),
     });
     bar.finish_and_clear();
-    let mut report = report?;
-    if options.captures.len() > 1 {
-        report.damage.iter_mut().for_each(|words| words.insert_str(0, &format!("{name}: ")));
-    }
-    Ok(report)
+    Ok(report?)
+}
+
+/// Says of which of several captures the damage is.
+pub(super) fn name_damage(report: &mut Report, name: &str) {
+    report.damage.iter_mut().for_each(|words| words.insert_str(0, &format!("{name}: ")));
 }
 
 fn checks(options: &Options) -> Vec<CheckName> {

@@ -6,4 +6,5 @@ pub mod diff;
 pub mod localize;
 pub mod outcome;
 pub mod repetition;
+pub mod report;
 pub mod signs;

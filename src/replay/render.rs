@@ -101,41 +101,66 @@ pub fn text(report: &Report) -> String {
     }
     findings(&mut text, report);
     remarks(&mut text, report);
-    let _ = writeln!(text, "\n{}", conclusion(report));
+    let above = if report.finding_count() == 0 && report.is_missing_data() { ": see above" } else { "" };
+    let _ = writeln!(text, "\n{}{above}", conclusion(report));
     text
 }
 
 /// What is not exact here, and what was skipped, each reason once.
 fn reasons(text: &mut String, report: &Report) {
-    let weaker: Vec<_> = report.guarantees.iter().filter(|guarantee| guarantee.level != Level::Exact).collect();
-    let head = if weaker.is_empty() { "every check is exact here: bit for bit" } else { "not exact here:" };
-    let _ = writeln!(text, "\n{head}");
+    let reasons = unchecked(report);
+    let is_exact = reasons.iter().all(|reason| reason.levels.is_empty());
+    let _ = writeln!(text, "\n{}", if is_exact { "every check is exact here: bit for bit" } else { "not exact here:" });
+    for Unchecked { why, levels, skipped } in reasons {
+        if levels.is_empty() {
+            for (outcome, counts) in skipped {
+                let _ = writeln!(text, "  {outcome} ({counts}): {why}");
+            }
+            continue;
+        }
+        let _ = writeln!(text, "  {}\n    {why}", levels.join(", "));
+        for (outcome, counts) in skipped {
+            let _ = writeln!(text, "    {outcome}: {counts}");
+        }
+    }
+}
+
+/// A reason why checks reach less far than exactly, or skipped something.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unchecked<'a> {
+    /// The reason, in words.
+    pub why: &'a str,
+    /// How far checks reach because of it, each with its check; none if it only made facts be skipped.
+    pub levels: Vec<String>,
+    /// What came of skipped facts (`missing` or `not checked`), and how many there are of each check.
+    pub skipped: Vec<(&'static str, String)>,
+}
+
+/// Every reason once: those that weaken a check first, in the order of the checks.
+pub fn unchecked(report: &Report) -> Vec<Unchecked<'_>> {
     let mut skipped: BTreeMap<&Skip, Vec<String>> = BTreeMap::new();
     for (check, tally) in &report.checks {
         for (skip, count) in &tally.reasons {
             skipped.entry(skip).or_default().push(format!("{check} {count}"));
         }
     }
-    let mut by_reason: Vec<(&str, Vec<String>)> = Vec::new();
-    for guarantee in weaker {
+    let mut reasons: Vec<Unchecked<'_>> = Vec::new();
+    for guarantee in report.guarantees.iter().filter(|guarantee| guarantee.level != Level::Exact) {
         let capture = if report.captures.len() > 1 { format!(" of {}", guarantee.capture) } else { String::new() };
         let level = format!("{}{capture}: {}", guarantee.check, guarantee.level);
-        match by_reason.iter_mut().find(|(why, _)| *why == guarantee.why) {
-            Some((_, levels)) => levels.push(level),
-            None => by_reason.push((&guarantee.why, vec![level])),
-        }
-    }
-    for (why, levels) in by_reason {
-        let _ = writeln!(text, "  {}\n    {why}", levels.join(", "));
-        let of_this: Vec<_> = skipped.keys().copied().filter(|skip| skip.reason == why).collect();
-        for skip in of_this {
-            let counts = skipped.remove(skip).unwrap_or_default();
-            let _ = writeln!(text, "    {}: {}", outcome(skip), counts.join(", "));
+        match reasons.iter_mut().find(|reason| reason.why == guarantee.why) {
+            Some(reason) => reason.levels.push(level),
+            None => reasons.push(Unchecked { why: &guarantee.why, levels: vec![level], skipped: Vec::new() }),
         }
     }
     for (skip, counts) in skipped {
-        let _ = writeln!(text, "  {} ({}): {}", outcome(skip), counts.join(", "), skip.reason);
+        let counts = (outcome(skip), counts.join(", "));
+        match reasons.iter_mut().find(|reason| reason.why == skip.reason && !reason.levels.is_empty()) {
+            Some(reason) => reason.skipped.push(counts),
+            None => reasons.push(Unchecked { why: &skip.reason, levels: Vec::new(), skipped: vec![counts] }),
+        }
     }
+    reasons
 }
 
 fn outcome(skip: &Skip) -> &'static str {
@@ -154,7 +179,8 @@ fn findings(text: &mut String, report: &Report) {
     }
 }
 
-fn place(report: &Report, finding: &Finding) -> String {
+/// Where a finding stands.
+pub fn place(report: &Report, finding: &Finding) -> String {
     let request = (finding.request, finding.client_id.as_deref());
     let mut parts: Vec<String> = captured(report, &finding.capture, request).collect();
     let numbers =
@@ -188,10 +214,11 @@ fn remarks(text: &mut String, report: &Report) {
     }
 }
 
-fn conclusion(report: &Report) -> String {
+/// What it comes to, in a sentence.
+pub fn conclusion(report: &Report) -> String {
     match (report.finding_count(), report.is_missing_data()) {
         (0, false) => "clean: every recorded decision that was checked follows from its recorded inputs".to_owned(),
-        (0, true) => "nothing wrong was found, but data is missing: see above".to_owned(),
+        (0, true) => "nothing wrong was found, but data is missing".to_owned(),
         (1, _) => "1 finding: a recorded fact does not follow from its recorded inputs".to_owned(),
         (count, _) => format!("{count} findings: recorded facts do not follow from their recorded inputs"),
     }

@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use super::Options;
 use super::findings::Findings;
 use crate::arith::Isa;
+use crate::capture::records::StepRecord;
 use crate::capture::{CaptureError, CaptureReader};
 use crate::cli::expected::expected_calls;
 use crate::cli::models::{Loaded, progress_bar};
@@ -16,19 +16,45 @@ use crate::model::Tokenizer;
 use crate::replay::CaptureRecording;
 use crate::replay::recording::Recording;
 
+/// What is to be read, and how it is judged.
+pub(in crate::cli) struct Wanted<'a> {
+    pub(in crate::cli) captures: &'a [PathBuf],
+    pub(in crate::cli) label: &'a Label,
+    /// The recorded model, for labels that read tokens.
+    pub(in crate::cli) model: Option<&'a Path>,
+    /// The calls that should come.
+    pub(in crate::cli) expected: Option<&'a Path>,
+    /// What `replay --json` printed.
+    pub(in crate::cli) replay: Option<&'a Path>,
+    /// Whether steps count after the first bad one of their sequence.
+    pub(in crate::cli) every_step: bool,
+    /// Whether forced end tokens count.
+    pub(in crate::cli) with_end_tokens: bool,
+}
+
+/// A step as it is read.
+pub(in crate::cli) struct Seen<'a> {
+    /// Index of the capture.
+    pub(in crate::cli) capture: usize,
+    pub(in crate::cli) step: &'a StepRecord,
+    pub(in crate::cli) judgement: Judgement,
+    /// Forced tokens that the label does not look at.
+    pub(in crate::cli) left_out: &'a [u32],
+}
+
 /// What was read.
-pub(super) struct Input {
-    pub(super) captures: Vec<(PathBuf, CaptureReader)>,
-    pub(super) table: Table,
+pub(in crate::cli) struct Input {
+    pub(in crate::cli) captures: Vec<(PathBuf, CaptureReader)>,
+    pub(in crate::cli) table: Table,
     /// What is missing, and what was taken for granted, in words.
-    pub(super) notes: Vec<String>,
+    pub(in crate::cli) notes: Vec<String>,
     /// Whether a capture is damaged or was not finished.
     is_damaged: bool,
 }
 
 impl Input {
     /// Whether something could not be looked at: records, labels, or every step.
-    pub(super) fn is_missing_data(&self) -> bool {
+    pub(in crate::cli) fn is_missing_data(&self) -> bool {
         let reading = self.table.reading;
         self.is_damaged || reading.unreadable > 0 || reading.unknown > 0 || self.table.is_empty()
     }
@@ -37,15 +63,15 @@ impl Input {
 /// Closing tags, as special tokens.
 const CLOSING: [&str; 3] = ["</tool_call>", "</function>", "</parameter>"];
 
-/// Reads every step of the captures.
-pub(super) fn read(options: &Options) -> anyhow::Result<Input> {
-    let unit = if options.label == Label::BrokenCall { UnitOfTable::Sequence } else { UnitOfTable::Step };
-    let findings = match (&options.label, &options.replay) {
+/// Reads every step of the captures, and shows each to `see`.
+pub(in crate::cli) fn read(options: &Wanted<'_>, see: &mut dyn FnMut(Seen<'_>)) -> anyhow::Result<Input> {
+    let unit = if *options.label == Label::BrokenCall { UnitOfTable::Sequence } else { UnitOfTable::Step };
+    let findings = match (options.label, options.replay) {
         (Label::Finding(check), Some(path)) => Some(Findings::read(path, *check)?),
         _ => None,
     };
     // Every way of computing gives the same bits, and this one is the fastest.
-    let model = match (&options.label, &options.model) {
+    let model = match (options.label, options.model) {
         (Label::Diverged, Some(path)) => Some(Loaded::load(path, Isa::detect())?),
         _ => None,
     };
@@ -60,12 +86,13 @@ pub(super) fn read(options: &Options) -> anyhow::Result<Input> {
             notes.push(format!("{}: the recording was not finished", path.display()));
         }
         is_damaged |= !reader.is_finished() || !reader.issues().is_empty();
-        let tokenizer = match (&options.label, &options.model) {
+        let tokenizer = match (options.label, options.model) {
             (Label::BrokenCall | Label::MissedClose, Some(model)) => Some(recorded_tokenizer(model, reader.header())?),
             _ => None,
         };
-        let mut judge = Judge::new(&options.label, &reader, left_out(options, &reader, &mut notes));
-        if let (Label::MissedClose, Some(tokenizer)) = (&options.label, &tokenizer) {
+        let left_out = left_out(options, &reader, &mut notes);
+        let mut judge = Judge::new(options.label, &reader, left_out.clone());
+        if let (Label::MissedClose, Some(tokenizer)) = (options.label, &tokenizer) {
             judge.closing = closing(tokenizer)?;
         }
         if let Some(findings) = &findings {
@@ -77,12 +104,16 @@ pub(super) fn read(options: &Options) -> anyhow::Result<Input> {
             notes.extend(missing.into_iter().map(|missing| format!("{}: {missing}", path.display())));
             judge.diverged = steps;
         }
-        let expected = options.expected.as_deref().map(|path| expected_calls(path, &reader)).transpose()?;
+        let expected = options.expected.map(|path| expected_calls(path, &reader)).transpose()?;
         let of_calls = match unit {
             UnitOfTable::Sequence => tokenizer.map(|tokenizer| (tokenizer, expected.unwrap_or_default())),
             UnitOfTable::Step => None,
         };
-        read_capture(&mut builder, &mut judge, &reader, index, of_calls.as_ref())?;
+        let mut add = |builder: &mut TableBuilder, step: &StepRecord, judgement: Judgement| {
+            see(Seen { capture: index, step, judgement, left_out: &left_out });
+            builder.add(step, judgement);
+        };
+        read_capture(&mut builder, &mut judge, &reader, index, of_calls.as_ref(), &mut add)?;
         drop(judge);
         captures.push((path.clone(), reader));
     }
@@ -96,6 +127,7 @@ fn read_capture(
     reader: &CaptureReader,
     index: usize,
     of_calls: Option<&(Tokenizer, ExpectedCalls)>,
+    add: &mut dyn FnMut(&mut TableBuilder, &StepRecord, Judgement),
 ) -> anyhow::Result<()> {
     for sequence in reader.sequences() {
         let whole = match of_calls {
@@ -108,7 +140,7 @@ fn read_capture(
         judge.begin();
         for step in reader.steps(sequence) {
             match step {
-                Ok(step) => builder.add(&step, judge.judge(&step)),
+                Ok(step) => add(builder, &step, judge.judge(&step)),
                 Err(error @ CaptureError::Io { .. }) => return Err(error.into()),
                 Err(error) => {
                     eprintln!("warning: {error}");
@@ -134,8 +166,8 @@ fn run_again(model: &Loaded, path: &Path) -> anyhow::Result<Divergence> {
 }
 
 /// Forced tokens that are not looked at: the end tokens, unless they shall be.
-fn left_out(options: &Options, reader: &CaptureReader, notes: &mut Vec<String>) -> Vec<u32> {
-    if options.label != Label::ForcedMisrank || options.with_end_tokens {
+fn left_out(options: &Wanted<'_>, reader: &CaptureReader, notes: &mut Vec<String>) -> Vec<u32> {
+    if *options.label != Label::ForcedMisrank || options.with_end_tokens {
         return Vec::new();
     }
     let ends = reader.header().model.as_ref().and_then(|model| model.end_tokens.clone());

@@ -9,10 +9,10 @@ use crate::cli::output::chance;
 use crate::forensics::correlate::{Correlation, Counts, Label, RATE, Ranked, UnitOfTable, UnitPlace, Way};
 
 /// A correlation with what it is of.
-pub(super) struct Report<'a> {
-    pub(super) label: &'a Label,
-    pub(super) input: &'a Input,
-    pub(super) correlation: &'a Correlation,
+pub(in crate::cli) struct Correlated<'a> {
+    pub(in crate::cli) label: &'a Label,
+    pub(in crate::cli) input: &'a Input,
+    pub(in crate::cli) correlation: &'a Correlation,
 }
 
 /// Equivalent conditions that the text names.
@@ -22,13 +22,13 @@ const STEPS_TOLD: usize = 5;
 const STEPS_IN_JSON: usize = 1000;
 
 /// A failing unit and the nearest passing one before it in its sequence.
-struct Example {
+pub(in crate::cli) struct Example {
     failing: UnitPlace,
     passing: Option<UnitPlace>,
     client_id: Option<String>,
 }
 
-impl Report<'_> {
+impl Correlated<'_> {
     /// What one counts: `step` or `answer`.
     fn unit(&self) -> &'static str {
         match self.input.table.unit {
@@ -55,31 +55,12 @@ impl Report<'_> {
             reading.failing,
             reading.passing
         )?;
-        let [no_site, unknown, censored] = [
-            (reading.no_site, "with nothing to judge"),
-            (reading.unknown, "of which it is not known"),
-            (reading.censored, "after the first that fails in its answer"),
-        ]
-        .map(|(count, why)| format!("{count} {why}"));
-        writeln!(out, "left out    {no_site}, {unknown}, {censored}")?;
-        if reading.failing == 0 || correlation.tested == 0 {
-            let why = match (self.input.table.is_empty(), reading.failing) {
-                (true, _) => format!("no {unit} could be judged"),
-                (false, 0) => format!("no {unit} fails"),
-                (false, _) => format!("{} failing {unit}s are too few to tell anything of", reading.failing),
-            };
+        writeln!(out, "left out    {}", self.left_out())?;
+        if let Some(why) = self.nothing() {
             return Ok(writeln!(out, "\nnothing to correlate: {why}")?);
         }
-        writeln!(
-            out,
-            "conditions  {}: {} hold everywhere or nowhere, {} say the same as a simpler one, {} could not come to a small p, over all {unit}s or by requests; {} tested",
-            correlation.predicates, correlation.constant, correlation.merged, correlation.unable, correlation.tested
-        )?;
-        writeln!(
-            out,
-            "control     of {} runs with shuffled labels, {} report anything",
-            correlation.permutations, correlation.permutations_reporting
-        )?;
+        writeln!(out, "conditions  {}", self.conditions())?;
+        writeln!(out, "control     {}", self.control())?;
         if self.is_doubtful() {
             writeln!(
                 out,
@@ -96,8 +77,50 @@ impl Report<'_> {
         Ok(())
     }
 
+    /// Units that count for nothing.
+    pub(in crate::cli) fn left_out(&self) -> String {
+        let reading = self.input.table.reading;
+        [
+            (reading.no_site, "with nothing to judge"),
+            (reading.unknown, "of which it is not known"),
+            (reading.censored, "after the first that fails in its answer"),
+        ]
+        .map(|(count, why)| format!("{count} {why}"))
+        .join(", ")
+    }
+
+    /// Why there is nothing to correlate, if there is not.
+    pub(in crate::cli) fn nothing(&self) -> Option<String> {
+        let (reading, unit) = (self.input.table.reading, self.unit());
+        if reading.failing > 0 && self.correlation.tested > 0 {
+            return None;
+        }
+        Some(match (self.input.table.is_empty(), reading.failing) {
+            (true, _) => format!("no {unit} could be judged"),
+            (false, 0) => format!("no {unit} fails"),
+            (false, _) => format!("{} failing {unit}s are too few to tell anything of", reading.failing),
+        })
+    }
+
+    /// How many conditions were looked at.
+    pub(in crate::cli) fn conditions(&self) -> String {
+        let (correlation, unit) = (self.correlation, self.unit());
+        format!(
+            "{}: {} hold everywhere or nowhere, {} say the same as a simpler one, {} could not come to a small p, over all {unit}s or by requests; {} tested",
+            correlation.predicates, correlation.constant, correlation.merged, correlation.unable, correlation.tested
+        )
+    }
+
+    /// What the control came to.
+    pub(in crate::cli) fn control(&self) -> String {
+        format!(
+            "of {} runs with shuffled labels, {} report anything",
+            self.correlation.permutations, self.correlation.permutations_reporting
+        )
+    }
+
     /// Whether shuffled labels report more than twice as often as they may.
-    fn is_doubtful(&self) -> bool {
+    pub(in crate::cli) fn is_doubtful(&self) -> bool {
         self.correlation.permutations_reporting as f64 > 2.0 * RATE * self.correlation.permutations as f64
     }
 
@@ -111,13 +134,10 @@ impl Report<'_> {
             of(ranked.counts, false),
             not_known(ranked)
         )?;
-        let increase = ranked.increase;
         writeln!(
             out,
-            "   Increase {:+.2} ({:+.2} to {:+.2}), Importance {:.2}, {:.0} bits, q {} ({})",
-            increase.value,
-            increase.low,
-            increase.high,
+            "   Increase {}, Importance {:.2}, {:.0} bits, q {} ({})",
+            increase(ranked),
             ranked.importance,
             ranked.information,
             chance(ranked.q),
@@ -138,23 +158,7 @@ impl Report<'_> {
             writeln!(out, "   among {unit}s of like {}: p {}", within.column, chance(within.p))?;
         }
         for example in self.examples(ranked, STEPS_TOLD) {
-            let captures = &self.input.captures;
-            let capture = match captures.get(example.failing.capture) {
-                Some((path, _)) if captures.len() > 1 => format!("{} ", path.display()),
-                Some(_) | None => String::new(),
-            };
-            let request = example.client_id.unwrap_or_else(|| format!("request {}", example.failing.sequence.request));
-            let choice = match example.failing.sequence.choice.0 {
-                0 => String::new(),
-                choice => format!(" choice {choice}"),
-            };
-            let passing =
-                example.passing.map_or_else(String::new, |passing| format!(" (passes: step {})", passing.step));
-            let step = match self.input.table.unit {
-                UnitOfTable::Step => format!(" step {}", example.failing.step),
-                UnitOfTable::Sequence => String::new(),
-            };
-            writeln!(out, "   fails: {capture}{request}{choice}{step}{passing}")?;
+            writeln!(out, "   fails: {}", self.example_in_words(&example))?;
         }
         let more = ranked.explains.len().saturating_sub(STEPS_TOLD);
         if more > 0 {
@@ -163,8 +167,29 @@ impl Report<'_> {
         Ok(())
     }
 
+    /// Where an example is found.
+    pub(in crate::cli) fn example_in_words(&self, example: &Example) -> String {
+        let captures = &self.input.captures;
+        let capture = match captures.get(example.failing.capture) {
+            Some((path, _)) if captures.len() > 1 => format!("{} ", path.display()),
+            Some(_) | None => String::new(),
+        };
+        let client_id = example.client_id.clone();
+        let request = client_id.unwrap_or_else(|| format!("request {}", example.failing.sequence.request));
+        let choice = match example.failing.sequence.choice.0 {
+            0 => String::new(),
+            choice => format!(" choice {choice}"),
+        };
+        let passing = example.passing.map_or_else(String::new, |passing| format!(" (passes: step {})", passing.step));
+        let step = match self.input.table.unit {
+            UnitOfTable::Step => format!(" step {}", example.failing.step),
+            UnitOfTable::Sequence => String::new(),
+        };
+        format!("{capture}{request}{choice}{step}{passing}")
+    }
+
     /// The first failing units that it explains.
-    fn examples(&self, ranked: &Ranked, most: usize) -> Vec<Example> {
+    pub(in crate::cli) fn examples(&self, ranked: &Ranked, most: usize) -> Vec<Example> {
         let table = &self.input.table;
         let example = |unit: &usize| {
             let failing = *table.places.get(*unit)?;
@@ -259,7 +284,13 @@ impl Report<'_> {
     }
 }
 
-fn way(way: Way) -> &'static str {
+/// The increase with its interval.
+pub(in crate::cli) fn increase(ranked: &Ranked) -> String {
+    let increase = ranked.increase;
+    format!("{:+.2} ({:+.2} to {:+.2})", increase.value, increase.low, increase.high)
+}
+
+pub(in crate::cli) fn way(way: Way) -> &'static str {
     match way {
         Way::WithinRequests => "within requests",
         Way::BetweenRequests => "between requests",
@@ -267,14 +298,14 @@ fn way(way: Way) -> &'static str {
 }
 
 /// Failing units of one side, of all there.
-fn of(counts: Counts, holds: bool) -> String {
+pub(in crate::cli) fn of(counts: Counts, holds: bool) -> String {
     match holds {
         true => format!("{} of {}", counts.failing_true, counts.all_true),
         false => format!("{} of {}", counts.failing_false, counts.all_false),
     }
 }
 
-fn not_known(ranked: &Ranked) -> String {
+pub(in crate::cli) fn not_known(ranked: &Ranked) -> String {
     match ranked.not_known {
         (_, 0) => String::new(),
         (failing, all) => format!(" (not known of {all}, of which {failing} fail)"),

@@ -10,7 +10,7 @@ use anyhow::bail;
 /// # Errors
 /// If there is something at `out`, at `out` with `.partial` (what the capture is called while it grows) or at `outputs`,
 /// or `outputs` is one of the others.
-pub(super) fn check(out: &Path, outputs: Option<&Path>) -> anyhow::Result<()> {
+pub(in crate::cli) fn check(out: &Path, outputs: Option<&Path>) -> anyhow::Result<()> {
     let mut partial = OsString::from(out);
     partial.push(".partial");
     let partial = PathBuf::from(partial);

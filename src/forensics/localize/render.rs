@@ -128,13 +128,11 @@ pub fn text(capture: &str, localized: &Localized) -> String {
 const SHOWN: usize = 10;
 
 fn of_difference(text: &mut String, capture: &str, difference: &Difference) {
-    let Difference { request, choice, step, row, position, layer, operation, .. } = difference;
+    let Difference { request, choice, step, row, position, .. } = difference;
     let client_id = difference.client_id.as_deref().map_or(String::new(), |id| format!(" (`{id}`)"));
     let choice = if *choice > 0 { format!(", choice {choice}") } else { String::new() };
-    let layer = layer.map_or(String::new(), |layer| format!("layer {layer}, "));
-    let how = in_words(&difference.how, difference.request, &difference.expected);
     let _ = writeln!(text, "{capture}: request {request}{client_id}{choice}, step {}, row {row}", step.step);
-    let _ = writeln!(text, "  {layer}{operation}: {how}");
+    let _ = writeln!(text, "  {}", headline(difference));
     let _ = writeln!(text, "  expected  {}", figures(&difference.expected));
     let _ = writeln!(text, "  found     {}", figures(&difference.found));
     let later = match difference.later {
@@ -151,7 +149,15 @@ fn of_difference(text: &mut String, capture: &str, difference: &Difference) {
     let _ = writeln!(text, "  step      position {position}, {}", conditions(step));
 }
 
-fn conditions(step: &StepRecord) -> String {
+/// The layer, the operation, and how it is wrong.
+pub fn headline(difference: &Difference) -> String {
+    let layer = difference.layer.map_or(String::new(), |layer| format!("layer {layer}, "));
+    let how = in_words(&difference.how, difference.request, &difference.expected);
+    format!("{layer}{}: {how}", difference.operation)
+}
+
+/// What is recorded of how the engine stood before a step; empty if nothing is.
+pub fn conditions(step: &StepRecord) -> String {
     let path = step.path.map(|path| match path {
         StepPath::Prefill => "prefill".to_owned(),
         StepPath::Decode => "decode".to_owned(),

@@ -1,0 +1,99 @@
+//! What was recorded: by whom, under which rules and settings, and how much.
+
+use super::super::document::{Block, Line, Section, Table, code, columns, counted, shown, text};
+use super::super::gather::name;
+use crate::capture::records::Setting;
+use crate::forensics::report::{Recorded, guarantees, made_by};
+
+/// Settings of a capture that are told.
+const MOST_SETTINGS: usize = 200;
+/// Lines of one fact, and redacted fields.
+const MOST_LINES: usize = 40;
+/// Captures that are told in full.
+const MOST_CAPTURES: usize = 16;
+
+pub(super) fn section(recorded: &[Recorded<'_>]) -> Section {
+    let mut blocks = Vec::new();
+    for capture in recorded.iter().take(MOST_CAPTURES) {
+        if recorded.len() > 1 {
+            blocks.push(Block::Heading(code(shown(&name(capture.reader.path())))));
+        }
+        blocks.extend(of_capture(capture));
+    }
+    let more = recorded.len().saturating_sub(MOST_CAPTURES);
+    if more > 0 {
+        blocks.push(Block::Paragraph(text(format!("{} more: see stepscope info.", counted(more as u64, "capture")))));
+    }
+    Section { anchor: "recorded", title: "What was recorded", blocks }
+}
+
+fn of_capture(recorded: &Recorded<'_>) -> Vec<Block> {
+    let header = recorded.reader.header();
+    let mut rows: Vec<Vec<Line>> = vec![vec![text("capture"), code(shown(&recorded.file()))]];
+    for fact in made_by(header) {
+        let named = fact
+            .lines
+            .iter()
+            .take(MOST_LINES)
+            .enumerate()
+            .map(|(index, line)| vec![text(if index == 0 { fact.name } else { "" }), code(shown(line))]);
+        rows.extend(named);
+    }
+    if header.components.is_empty() {
+        rows.push(vec![text("components"), text("unknown")]);
+    }
+    rows.push(vec![text("requests"), code(recorded.requests.to_string())]);
+    for redaction in header.redactions.iter().take(MOST_LINES) {
+        rows.push(vec![text("redacted"), code(shown(&format!("{} ({})", redaction.field, redaction.how)))]);
+    }
+    let mut blocks = vec![Block::Table(Table { columns: columns(&["fact", "what is known"]), rows })];
+    let channels = recorded.survey.channels.iter().map(|(topic, totals)| {
+        let counts = [totals.messages, totals.bytes, totals.missing].map(|count| text(count.to_string()));
+        [vec![code(topic.name())], counts.to_vec()].concat()
+    });
+    blocks.push(Block::Table(Table {
+        columns: columns(&["channel", "#messages", "#bytes before compression", "#missing"]),
+        rows: channels.collect(),
+    }));
+    blocks.extend(settings(recorded));
+    blocks.push(Block::Heading(text("What such a capture allows")));
+    blocks.push(Block::List(guarantees(header).into_iter().map(text).collect()));
+    blocks
+}
+
+/// What somebody set, and folded away what is at its default or from nobody knows where.
+fn settings(recorded: &Recorded<'_>) -> Vec<Block> {
+    let configuration = &recorded.reader.header().configuration;
+    let heading = Block::Heading(text("Configuration"));
+    if configuration.is_empty() {
+        return vec![heading, Block::Paragraph(text("The recorder says nothing of its configuration."))];
+    }
+    let told = configuration.iter().take(MOST_SETTINGS);
+    let is_set = |setting: &&Setting| setting.source.as_deref().is_some_and(|source| source != "default");
+    let (set, others): (Vec<&Setting>, Vec<&Setting>) = told.partition(is_set);
+    let mut blocks = vec![heading];
+    if !set.is_empty() {
+        blocks.push(Block::Table(table(&set)));
+    }
+    if !others.is_empty() {
+        let all_are_default = others.iter().all(|setting| setting.source.is_some());
+        let whence = if all_are_default {
+            "at its default"
+        } else {
+            "of which it is not recorded who set it, or at its default"
+        };
+        let title = format!("{}, each {whence}", counted(others.len() as u64, "setting"));
+        blocks.push(Block::Folded(text(title), vec![Block::Table(table(&others))]));
+    }
+    let more = configuration.len().saturating_sub(MOST_SETTINGS);
+    blocks.extend((more > 0).then(|| Block::Paragraph(text(format!("{more} more settings: see stepscope info.")))));
+    blocks
+}
+
+fn table(settings: &[&Setting]) -> Table {
+    let row = |setting: &&Setting| {
+        let source = setting.source.as_deref().map_or_else(|| text("unknown"), |source| code(shown(source)));
+        vec![code(shown(&setting.name)), code(shown(&setting.value)), source]
+    };
+    Table { columns: columns(&["setting", "value", "set by"]), rows: settings.iter().map(row).collect() }
+}
