@@ -128,7 +128,7 @@ pub(super) fn lengths(name: &str, alternative: (&str, &str), lengths: &Lengths) 
         let passing = of(|cell| cell.passing);
         chart.draw_series(passing.map(|(place, count)| Circle::new(place, size(count), GOOD.stroke_width(2))))?;
         let failing = of(|cell| cell.failing);
-        chart.draw_series(failing.map(|(place, count)| TriangleMarker::new(place, size(count), BAD.filled())))?;
+        chart.draw_series(failing.map(|(place, count)| TriangleMarker::new(place, size(count) + 2, BAD.filled())))?;
         Ok(())
     })
 }
@@ -141,7 +141,7 @@ pub(super) fn populations(name: &str, alternative: (&str, &str), populations: &P
     svg(name, alternative, HEIGHT, |area| {
         let mut chart = builder(area, 62).build_cartesian_2d((0..last).into_segmented(), 0.0..most as f64 * 1.12)?;
         let label = |value: &SegmentValue<i32>| label_of(&bars, value);
-        mesh(&mut chart.configure_mesh(), "tokens that the applied mask allows", "logits rows")
+        mesh(&mut chart.configure_mesh(), "tokens that the applied mask allows, up to", "logits rows")
             .disable_x_mesh()
             .x_labels(bars.len())
             .x_label_formatter(&label)
@@ -164,7 +164,8 @@ pub(super) fn populations(name: &str, alternative: (&str, &str), populations: &P
                 above.clone(),
             )
         };
-        chart.draw_series(bars.iter().enumerate().map(text))?;
+        let with_rows = bars.iter().enumerate().filter(|(_, (_, rows))| *rows > 0);
+        chart.draw_series(with_rows.map(text))?;
         Ok(())
     })
 }
@@ -176,9 +177,8 @@ fn population_bars(populations: &Populations) -> Vec<(String, u64)> {
     let first = rows.iter().position(has_rows).unwrap_or(0);
     let last = rows.iter().rposition(has_rows).unwrap_or(0);
     let name = |power: usize| match power {
-        0 => "1".to_owned(),
-        1 => "2".to_owned(),
-        power => format!("{}-{}", (1_u64 << (power - 1)) + 1, 1_u64 << power),
+        power if power <= 16 => (1_u64 << power).to_string(),
+        power => format!("2^{power}"),
     };
     let empty = (populations.empty > 0).then(|| ("0".to_owned(), populations.empty));
     let powers = rows.iter().enumerate().skip(first).take(last + 1 - first);
