@@ -357,7 +357,7 @@ fn hostile_text_of_a_capture_is_text() {
 
     let markdown = bench.report(1, "hostile.md", &[&hostile]);
     assert!(markdown.contains("<script>alert(1)"), "it is told, in code");
-    let outside = without_code(&markdown);
+    let outside = ["\\<", "\\[", "\\]"].iter().fold(without_code(&markdown), |text, escaped| text.replace(escaped, ""));
     for words in ["<script", "@team", "](http", "\n# h", "\u{202e}"] {
         assert!(!outside.contains(words), "{words:?}: {outside}");
     }

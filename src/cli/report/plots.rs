@@ -257,3 +257,45 @@ fn mesh<'s, 'a, 'b, X: Ranged, Y: Ranged, B: DrawingBackend>(
 fn count_label(value: &f64) -> String {
     if value.fract() == 0.0 { format!("{value:.0}") } else { String::new() }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::forensics::report::Thinned;
+
+    const WORDS: (&str, &str) = ("<title>", "a & b");
+
+    fn series(marks: &[(u64, f64)]) -> Series {
+        let mut others = Thinned::new(10);
+        marks.iter().for_each(|(step, value)| others.push(Mark { step: *step, value: *value }));
+        Series { failing: Thinned::new(10), others, without: 0 }
+    }
+
+    /// The smallest and the largest things there are to draw.
+    #[test]
+    fn whatever_is_recorded_can_be_drawn() {
+        let mut drawn = Vec::new();
+        for marks in [&[(0, 0.0)][..], &[(7, 3.0), (7, 3.0)], &[(0, 0.0), (u64::MAX, 1e30)], &[(3, 4_294_967_295.0)]] {
+            for is_logarithmic in [true, false] {
+                let series = series(marks);
+                let plot = Scatter { series: &series, axis: "y", is_logarithmic };
+                drawn.push(scatter("a", WORDS, &plot).unwrap());
+            }
+        }
+        let mut rows = [0; 33];
+        for power in [0, 32] {
+            rows[power] = u64::MAX;
+            drawn.push(populations("b", WORDS, &Populations { empty: 0, up_to: rows, without: 0 }).unwrap());
+        }
+        drawn.push(populations("b", WORDS, &Populations { empty: 1, up_to: [0; 33], without: 0 }).unwrap());
+        for bytes in [0, 1, u64::MAX] {
+            drawn.push(channels("c", WORDS, &[("header", bytes)]).unwrap());
+        }
+        drawn.push(lengths("d", WORDS, &Lengths::default()).unwrap());
+        for svg in drawn {
+            assert!(svg.starts_with("<svg ") && svg.ends_with("</svg>"), "{svg}");
+            assert!(svg.contains("&lt;title&gt;") && svg.contains("a &amp; b"), "{svg}");
+            assert!(!svg.contains("http") && !svg.contains("\"#") && !svg.contains("NaN"), "{svg}");
+        }
+    }
+}
