@@ -64,21 +64,21 @@ impl Input {
 const CLOSING: [&str; 3] = ["</tool_call>", "</function>", "</parameter>"];
 
 /// Reads every step of the captures, and shows each to `see`.
-pub(in crate::cli) fn read(options: &Wanted<'_>, see: &mut dyn FnMut(Seen<'_>)) -> anyhow::Result<Input> {
-    let unit = if *options.label == Label::BrokenCall { UnitOfTable::Sequence } else { UnitOfTable::Step };
-    let findings = match (options.label, options.replay) {
+pub(in crate::cli) fn read(wanted: &Wanted<'_>, see: &mut dyn FnMut(Seen<'_>)) -> anyhow::Result<Input> {
+    let unit = if *wanted.label == Label::BrokenCall { UnitOfTable::Sequence } else { UnitOfTable::Step };
+    let findings = match (wanted.label, wanted.replay) {
         (Label::Finding(check), Some(path)) => Some(Findings::read(path, *check)?),
         _ => None,
     };
     // Every way of computing gives the same bits, and this one is the fastest.
-    let model = match (options.label, options.model) {
+    let model = match (wanted.label, wanted.model) {
         (Label::Diverged, Some(path)) => Some(Loaded::load(path, Isa::detect())?),
         _ => None,
     };
-    let mut builder = TableBuilder::new(unit, !options.every_step, &options.label.conditions());
+    let mut builder = TableBuilder::new(unit, !wanted.every_step, &wanted.label.conditions());
     let (mut captures, mut notes) = (Vec::new(), Vec::new());
     let mut is_damaged = false;
-    for (index, path) in options.captures.iter().enumerate() {
+    for (index, path) in wanted.captures.iter().enumerate() {
         let reader = CaptureReader::open(path)?;
         let told = reader.issues().iter().map(ToString::to_string);
         notes.extend(told);
@@ -86,13 +86,13 @@ pub(in crate::cli) fn read(options: &Wanted<'_>, see: &mut dyn FnMut(Seen<'_>)) 
             notes.push(format!("{}: the recording was not finished", path.display()));
         }
         is_damaged |= !reader.is_finished() || !reader.issues().is_empty();
-        let tokenizer = match (options.label, options.model) {
+        let tokenizer = match (wanted.label, wanted.model) {
             (Label::BrokenCall | Label::MissedClose, Some(model)) => Some(recorded_tokenizer(model, reader.header())?),
             _ => None,
         };
-        let left_out = left_out(options, &reader, &mut notes);
-        let mut judge = Judge::new(options.label, &reader, left_out.clone());
-        if let (Label::MissedClose, Some(tokenizer)) = (options.label, &tokenizer) {
+        let left_out = left_out(wanted, &reader, &mut notes);
+        let mut judge = Judge::new(wanted.label, &reader, left_out.clone());
+        if let (Label::MissedClose, Some(tokenizer)) = (wanted.label, &tokenizer) {
             judge.closing = closing(tokenizer)?;
         }
         if let Some(findings) = &findings {
@@ -104,16 +104,13 @@ pub(in crate::cli) fn read(options: &Wanted<'_>, see: &mut dyn FnMut(Seen<'_>)) 
             notes.extend(missing.into_iter().map(|missing| format!("{}: {missing}", path.display())));
             judge.diverged = steps;
         }
-        let expected = options.expected.map(|path| expected_calls(path, &reader)).transpose()?;
+        let expected = wanted.expected.map(|path| expected_calls(path, &reader)).transpose()?;
         let of_calls = match unit {
             UnitOfTable::Sequence => tokenizer.map(|tokenizer| (tokenizer, expected.unwrap_or_default())),
             UnitOfTable::Step => None,
         };
-        let mut add = |builder: &mut TableBuilder, step: &StepRecord, judgement: Judgement| {
-            see(Seen { capture: index, step, judgement, left_out: &left_out });
-            builder.add(step, judgement);
-        };
-        read_capture(&mut builder, &mut judge, &reader, index, of_calls.as_ref(), &mut add)?;
+        let mut see = |step: &StepRecord, judgement| see(Seen { capture: index, step, judgement, left_out: &left_out });
+        read_capture(&mut builder, &mut judge, &reader, index, of_calls.as_ref(), &mut see)?;
         drop(judge);
         captures.push((path.clone(), reader));
     }
@@ -127,7 +124,7 @@ fn read_capture(
     reader: &CaptureReader,
     index: usize,
     of_calls: Option<&(Tokenizer, ExpectedCalls)>,
-    add: &mut dyn FnMut(&mut TableBuilder, &StepRecord, Judgement),
+    see: &mut dyn FnMut(&StepRecord, Judgement),
 ) -> anyhow::Result<()> {
     for sequence in reader.sequences() {
         let whole = match of_calls {
@@ -140,7 +137,11 @@ fn read_capture(
         judge.begin();
         for step in reader.steps(sequence) {
             match step {
-                Ok(step) => add(builder, &step, judge.judge(&step)),
+                Ok(step) => {
+                    let judgement = judge.judge(&step);
+                    see(&step, judgement);
+                    builder.add(&step, judgement);
+                }
                 Err(error @ CaptureError::Io { .. }) => return Err(error.into()),
                 Err(error) => {
                     eprintln!("warning: {error}");
@@ -166,8 +167,8 @@ fn run_again(model: &Loaded, path: &Path) -> anyhow::Result<Divergence> {
 }
 
 /// Forced tokens that are not looked at: the end tokens, unless they shall be.
-fn left_out(options: &Wanted<'_>, reader: &CaptureReader, notes: &mut Vec<String>) -> Vec<u32> {
-    if *options.label != Label::ForcedMisrank || options.with_end_tokens {
+fn left_out(wanted: &Wanted<'_>, reader: &CaptureReader, notes: &mut Vec<String>) -> Vec<u32> {
+    if *wanted.label != Label::ForcedMisrank || wanted.with_end_tokens {
         return Vec::new();
     }
     let ends = reader.header().model.as_ref().and_then(|model| model.end_tokens.clone());

@@ -128,7 +128,7 @@ pub(super) fn lengths(name: &str, alternative: (&str, &str), lengths: &Lengths) 
         let passing = of(|cell| cell.passing);
         chart.draw_series(passing.map(|(place, count)| Circle::new(place, size(count), GOOD.stroke_width(2))))?;
         let failing = of(|cell| cell.failing);
-        chart.draw_series(failing.map(|(place, count)| TriangleMarker::new(place, size(count), BAD.filled())))?;
+        chart.draw_series(failing.map(|(place, count)| TriangleMarker::new(place, size(count) + 2, BAD.filled())))?;
         Ok(())
     })
 }
@@ -141,7 +141,7 @@ pub(super) fn populations(name: &str, alternative: (&str, &str), populations: &P
     svg(name, alternative, HEIGHT, |area| {
         let mut chart = builder(area, 62).build_cartesian_2d((0..last).into_segmented(), 0.0..most as f64 * 1.12)?;
         let label = |value: &SegmentValue<i32>| label_of(&bars, value);
-        mesh(&mut chart.configure_mesh(), "tokens that the applied mask allows", "logits rows")
+        mesh(&mut chart.configure_mesh(), "tokens that the applied mask allows, up to", "logits rows")
             .disable_x_mesh()
             .x_labels(bars.len())
             .x_label_formatter(&label)
@@ -164,7 +164,8 @@ pub(super) fn populations(name: &str, alternative: (&str, &str), populations: &P
                 above.clone(),
             )
         };
-        chart.draw_series(bars.iter().enumerate().map(text))?;
+        let with_rows = bars.iter().enumerate().filter(|(_, (_, rows))| *rows > 0);
+        chart.draw_series(with_rows.map(text))?;
         Ok(())
     })
 }
@@ -176,9 +177,8 @@ fn population_bars(populations: &Populations) -> Vec<(String, u64)> {
     let first = rows.iter().position(has_rows).unwrap_or(0);
     let last = rows.iter().rposition(has_rows).unwrap_or(0);
     let name = |power: usize| match power {
-        0 => "1".to_owned(),
-        1 => "2".to_owned(),
-        power => format!("{}-{}", (1_u64 << (power - 1)) + 1, 1_u64 << power),
+        power if power <= 16 => (1_u64 << power).to_string(),
+        power => format!("2^{power}"),
     };
     let empty = (populations.empty > 0).then(|| ("0".to_owned(), populations.empty));
     let powers = rows.iter().enumerate().skip(first).take(last + 1 - first);
@@ -256,4 +256,46 @@ fn mesh<'s, 'a, 'b, X: Ranged, Y: Ranged, B: DrawingBackend>(
 /// A count as a label; a place between two counts has none.
 fn count_label(value: &f64) -> String {
     if value.fract() == 0.0 { format!("{value:.0}") } else { String::new() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::forensics::report::Thinned;
+
+    const WORDS: (&str, &str) = ("<title>", "a & b");
+
+    fn series(marks: &[(u64, f64)]) -> Series {
+        let mut others = Thinned::new(10);
+        marks.iter().for_each(|(step, value)| others.push(Mark { step: *step, value: *value }));
+        Series { failing: Thinned::new(10), others, without: 0 }
+    }
+
+    /// The smallest and the largest things there are to draw.
+    #[test]
+    fn whatever_is_recorded_can_be_drawn() {
+        let mut drawn = Vec::new();
+        for marks in [&[(0, 0.0)][..], &[(7, 3.0), (7, 3.0)], &[(0, 0.0), (u64::MAX, 1e30)], &[(3, 4_294_967_295.0)]] {
+            for is_logarithmic in [true, false] {
+                let series = series(marks);
+                let plot = Scatter { series: &series, axis: "y", is_logarithmic };
+                drawn.push(scatter("a", WORDS, &plot).unwrap());
+            }
+        }
+        let mut rows = [0; 33];
+        for power in [0, 32] {
+            rows[power] = u64::MAX;
+            drawn.push(populations("b", WORDS, &Populations { empty: 0, up_to: rows, without: 0 }).unwrap());
+        }
+        drawn.push(populations("b", WORDS, &Populations { empty: 1, up_to: [0; 33], without: 0 }).unwrap());
+        for bytes in [0, 1, u64::MAX] {
+            drawn.push(channels("c", WORDS, &[("header", bytes)]).unwrap());
+        }
+        drawn.push(lengths("d", WORDS, &Lengths::default()).unwrap());
+        for svg in drawn {
+            assert!(svg.starts_with("<svg ") && svg.ends_with("</svg>"), "{svg}");
+            assert!(svg.contains("&lt;title&gt;") && svg.contains("a &amp; b"), "{svg}");
+            assert!(!svg.contains("http") && !svg.contains("\"#") && !svg.contains("NaN"), "{svg}");
+        }
+    }
 }

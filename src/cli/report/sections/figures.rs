@@ -118,7 +118,12 @@ fn populations(index: usize, populations: &Populations) -> anyhow::Result<Block>
         populations.rows(),
     );
     let without = counted(populations.without, "row");
-    let words = (says, format!("Bars are of powers of two; {without} without a population on record."));
+    let words = (
+        says,
+        format!(
+            "Each bar is of masks that allow more than half of its number, up to it; {without} without a population on record."
+        ),
+    );
     figure(index, "masks", title, words, |name, words| plots::populations(name, words, populations))
 }
 

@@ -43,8 +43,9 @@ pub(super) fn section(gathered: &Gathered, recorded: &[Recorded<'_>]) -> Section
 pub(super) fn lost(gathered: &Gathered, recorded: &[Recorded<'_>]) -> Vec<String> {
     let mut lost = gathered.replayed.damage.clone();
     let mut add = |words: String| {
-        // Of several captures replay names the one first.
-        if !lost.iter().any(|told| told.ends_with(&words)) {
+        // The same is told with the name of the capture before it, or as a part of what it comes from.
+        let unnamed = words.split_once(": ").map_or(words.as_str(), |(_, unnamed)| unnamed);
+        if !lost.iter().any(|told| told.contains(unnamed)) {
             lost.push(words);
         }
     };

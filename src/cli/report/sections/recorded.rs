@@ -76,13 +76,13 @@ fn settings(recorded: &Recorded<'_>) -> Vec<Block> {
         blocks.push(Block::Table(table(&set)));
     }
     if !others.is_empty() {
-        let all_are_default = others.iter().all(|setting| setting.source.is_some());
-        let whence = if all_are_default {
-            "at its default"
-        } else {
-            "of which it is not recorded who set it, or at its default"
+        let is_default = |setting: &&Setting| setting.source.is_some();
+        let whence = match (others.iter().all(is_default), others.iter().any(is_default)) {
+            (true, _) => "at their default",
+            (false, true) => "of unrecorded source or at their default",
+            (false, false) => "of unrecorded source",
         };
-        let title = format!("{}, each {whence}", counted(others.len() as u64, "setting"));
+        let title = format!("{} {whence}", counted(others.len() as u64, "setting"));
         blocks.push(Block::Folded(text(title), vec![Block::Table(table(&others))]));
     }
     let more = configuration.len().saturating_sub(MOST_SETTINGS);

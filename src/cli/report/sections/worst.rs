@@ -21,7 +21,7 @@ pub(super) fn section(gathered: &Gathered) -> Section {
         return Section { anchor: "worst", title: "Worst steps", blocks };
     }
     let tokens = match gathered.model {
-        Some(_) => "Tokens are told as the model's tokenizer has them, with their ids.",
+        Some(_) => "Tokens are told as the model's tokenizer has them; ids stand in brackets.",
         None => "Tokens are told by their ids; with --model they are told as text.",
     };
     blocks.push(Block::Paragraph(text(format!(
@@ -31,7 +31,7 @@ pub(super) fn section(gathered: &Gathered) -> Section {
     let has_several = gathered.input.captures.len() > 1;
     let mut names =
         vec!["#step", "#row", "request", "#position", "#rank", "#margin", "had to come", "best of the row", "emitted"];
-    names.extend(["drafts", "verdicts", "conditions"]);
+    names.extend(["drafts", "accepted", "conditions"]);
     if has_several {
         names.insert(0, "capture");
     }
@@ -75,7 +75,7 @@ fn row(gathered: &Gathered, worst: &WorstStep, has_several: bool) -> Vec<Line> {
 fn verdicts(step: &StepRecord) -> Line {
     let Some(verdicts) = &step.verdicts else { return unknown() };
     let accepted = verdicts.iter().filter(|verdict| verdict.accepted).count();
-    let line = format!("{accepted} of {} accepted", verdicts.len());
+    let line = format!("{accepted} of {}", verdicts.len());
     let refused = verdicts.iter().find(|verdict| !verdict.accepted).map(|verdict| match verdict.reason {
         VerdictReason::Match => "match",
         VerdictReason::Mismatch => "mismatch",
@@ -95,26 +95,39 @@ struct Tokens<'a> {
 
 impl Tokens<'_> {
     fn one(&self, token: u32) -> String {
-        match self.word(token) {
-            Some(word) => format!("{word} ({token})"),
+        match self.text(&[TokenId(token)]) {
+            Some(text) => format!("{text} ({token})"),
             None => token.to_string(),
         }
     }
 
-    /// Those of a list, of which a negative one was withheld.
+    /// Those of a list, as one text where there is a tokenizer; a negative one was withheld.
     fn list(&self, tokens: impl ExactSizeIterator<Item = i64>) -> String {
         let more = tokens.len().saturating_sub(MOST_TOKENS);
-        let token = |token: i64| match u32::try_from(token) {
-            Ok(token) => self.word(token).unwrap_or_else(|| token.to_string()),
-            Err(_) => "withheld".to_owned(),
-        };
-        let told: Vec<String> = tokens.take(MOST_TOKENS).map(token).collect();
-        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-        if told.is_empty() { "none".to_owned() } else { format!("{}{more}", told.join(" ")) }
+        let mut told: Vec<String> = Vec::new();
+        let mut text: Vec<TokenId> = Vec::new();
+        for token in tokens.take(MOST_TOKENS) {
+            let id = u32::try_from(token).ok();
+            let has_text =
+                |id: &u32| self.tokenizer.is_some_and(|tokenizer| !tokenizer.token_bytes(TokenId(*id)).is_empty());
+            match id.filter(has_text) {
+                Some(id) => text.push(TokenId(id)),
+                None => {
+                    told.extend(self.text(&std::mem::take(&mut text)));
+                    told.push(id.map_or_else(|| "withheld".to_owned(), |id| id.to_string()));
+                }
+            }
+        }
+        told.extend(self.text(&text));
+        if more > 0 {
+            told.push(format!("and {more} more"));
+        }
+        if told.is_empty() { "none".to_owned() } else { told.join(" ") }
     }
 
-    fn word(&self, token: u32) -> Option<String> {
-        let text = self.tokenizer?.decode_with_special_tokens(&[TokenId(token)]);
+    /// Tokens as one text in quotes; none without a tokenizer, and of tokens without text.
+    fn text(&self, tokens: &[TokenId]) -> Option<String> {
+        let text = self.tokenizer?.decode_with_special_tokens(tokens);
         (!text.is_empty()).then(|| shown(&format!("{text:?}")))
     }
 }
