@@ -185,11 +185,7 @@ fn minimal(out: &mut dyn Write, minimal: &[Difference]) -> anyhow::Result<()> {
     let setting = |found: &Difference| format!("{} {} (not {})", found.setting, value(&found.bad), value(&found.good));
     let settings: Vec<String> = minimal.iter().map(setting).collect();
     if !settings.is_empty() {
-        writeln!(
-            out,
-            "  settings   {}: together, and no less, they break calls",
-            settings.join(" with ")
-        )?;
+        writeln!(out, "  settings   {}: together, and no less, they break calls", settings.join(" with "))?;
     }
     Ok(())
 }
