@@ -131,6 +131,8 @@ fn the_incidents_settings_are_found_among_others() {
         "this setting makes the difference\n              good     bad\n  scheduling  \"async\"  \"sync\"\n",
         "  1  none (good) ",
         "0 of 72        -  good\n",
+        // As many first misranked steps as `correlate` looks at.
+        "53 of 72    1e-23  bad\n",
         "confirmed: ",
     ] {
         assert!(text.stdout.contains(words), "{words}: {}", text.stdout);
@@ -142,8 +144,8 @@ fn the_fault_alone_is_found_by_each_oracle() {
     let incident = Incident::new();
     let (clean, requests) = (incident.reported(), incident.first(24));
     let faulty = format!("{clean}inject = '{}'\n", FAULT.name());
-    for oracle in ["misrank", "finding"] {
-        let found = incident.found(1, &clean, &faulty, &["--oracle", oracle, "--requests", &requests, "--isa", "auto"]);
+    for oracle in [&["misrank"][..], &["finding", "--isa", "auto"]] {
+        let found = incident.found(1, &clean, &faulty, &[&["--requests", &requests, "--oracle"], oracle].concat());
         let inject = json!([{"setting": "inject", "good": null, "bad": FAULT.name()}]);
         assert_eq!((&found["minimal"], &found["confirmed"]), (&inject, &true.into()), "{found:#}");
         let bad = found["runs"].as_array().unwrap().iter().map(|run| run["bad"].as_u64()).collect::<Vec<_>>();
@@ -199,6 +201,7 @@ fn what_cannot_be_bisected_says_why() {
         ),
         (&clean, "quiet = true\n", vec!["--oracle", "misrank"], "line 2: `quiet` is not a setting"),
         (&clean, &faulty, vec!["--oracle", "misrank", "--expected", "e"], "it is for --oracle broken"),
+        (&clean, &faulty, vec!["--oracle", "misrank", "--isa", "auto"], "it is for --oracle finding"),
         (&clean, &faulty, vec!["--oracle", "misrank", "--requests", &few], "nothing can be told of 2 requests"),
         (&clean, &faulty, vec!["--oracle", "worst"], "possible values: broken, misrank, finding"),
     ] {

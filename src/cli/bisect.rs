@@ -71,9 +71,10 @@ pub struct Options {
     /// and the `name` and `arguments` of a call. Without it a call is broken by its form and its tool's schema alone
     #[arg(long, value_name = "CALLS")]
     expected: Option<PathBuf>,
-    /// How replay computes matrix products, for `finding`. Every way gives the same bits; `scalar` is the definition
-    #[arg(long, value_enum, default_value_t = IsaChoice::Scalar)]
-    isa: IsaChoice,
+    /// How replay computes matrix products, for `finding`. Every way gives the same bits; `scalar` is the definition [default:
+    /// scalar]
+    #[arg(long, value_enum)]
+    isa: Option<IsaChoice>,
     /// Print one JSON object instead of text
     #[arg(long)]
     json: bool,
@@ -115,6 +116,9 @@ impl Oracle {
 pub fn run(options: &Options) -> anyhow::Result<Outcome> {
     if options.expected.is_some() && options.oracle != Oracle::Broken {
         bail!("--expected: it is for --oracle broken");
+    }
+    if options.isa.is_some() && options.oracle != Oracle::Finding {
+        bail!("--isa: it is for --oracle finding, which replays");
     }
     let configurations = Configurations::read(&options.good, &options.bad, options.model.is_some())?;
     let [good, bad] = [&options.good, &options.bad].map(|path| path.display());

@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use super::{Configurations, Options, Oracle};
 use crate::capture::CaptureReader;
 use crate::cli::expected::expected_calls;
-use crate::cli::models::{Models, progress_bar};
+use crate::cli::models::{IsaChoice, Models, progress_bar};
 use crate::cli::record::{self, Summary};
 use crate::cli::told;
 use crate::forensics::bisect::{Tally, Verdict, broken, misranked, with_findings};
@@ -50,7 +50,7 @@ pub(super) struct Runs<'a> {
 
 impl<'a> Runs<'a> {
     pub(super) fn new(options: &'a Options, configurations: &'a Configurations) -> anyhow::Result<Self> {
-        let isa = options.isa.isa();
+        let isa = options.isa.unwrap_or(IsaChoice::Scalar).isa();
         Ok(Self {
             options,
             configurations,
