@@ -22,7 +22,7 @@ use crate::forensics::bisect::{Bisection, bisect};
 /// each request is judged. The set of settings shrinks while what is left of it is still bad (delta debugging), and the set that
 /// comes out is confirmed by running its subsets, too.
 ///
-/// Both configurations are --config files of `record`. Each key is a setting, and so is each entry of the table [sampling]; one that
+/// Both configurations are --config files of `record`. Each key is a setting, and so is each entry of the table `[sampling]`; one that
 /// stands in one file alone is a difference, even if the other has the same by default. What does not decide what is
 /// decoded is not read: `requests`, `out`, `outputs`, `json`, and `model` where --model is given.
 #[derive(clap::Args, Debug)]
