@@ -174,6 +174,10 @@ fn the_incident_is_told_with_its_condition_and_its_operation() {
     assert!(page.elements["polygon"] >= 36, "{:?}", page.elements);
     assert!(!html.contains("state-bound-by-query"), "only `info` reads which faults were planted");
     assert_eq!(html.matches("http").count(), html.matches("http-equiv").count(), "no address of anything");
+    assert!(
+        html.contains("default-src &#39;none&#39;; style-src &#39;sha256-"),
+        "what is not the page's own may not run"
+    );
     assert_eq!(html, bench.page(1, "again.html", &arguments).0, "the same captures give the same page");
 }
 
