@@ -2,6 +2,8 @@
 
 #[path = "support/command.rs"]
 mod command;
+#[path = "support/markdown.rs"]
+mod markdown;
 #[path = "support/markup.rs"]
 mod markup;
 #[path = "support/recorded.rs"]
@@ -11,6 +13,7 @@ mod recorded;
 use std::path::{Path, PathBuf};
 
 use command::stepscope;
+use markdown::{assert_tables, without_code};
 use markup::Page;
 use recorded::write;
 use stepscope::capture::records::{Component, LossRecord, Redaction, RequestRecord, Setting};
@@ -171,6 +174,10 @@ fn the_incident_is_told_with_its_condition_and_its_operation() {
     assert!(page.elements["polygon"] >= 36, "{:?}", page.elements);
     assert!(!html.contains("state-bound-by-query"), "only `info` reads which faults were planted");
     assert_eq!(html.matches("http").count(), html.matches("http-equiv").count(), "no address of anything");
+    assert!(
+        html.contains("default-src &#39;none&#39;; style-src &#39;sha256-"),
+        "what is not the page's own may not run"
+    );
     assert_eq!(html, bench.page(1, "again.html", &arguments).0, "the same captures give the same page");
 }
 
@@ -362,65 +369,6 @@ fn hostile_text_of_a_capture_is_text() {
         assert!(!outside.contains(words), "{words:?}: {outside}");
     }
     assert_tables(&outside);
-}
-
-/// Markdown without its fences and code spans, as CommonMark reads them.
-fn without_code(markdown: &str) -> String {
-    let mut text = String::new();
-    let mut fence: Option<String> = None;
-    for line in markdown.lines() {
-        let ticks: String = line.chars().take_while(|character| *character == '`').collect();
-        match &fence {
-            Some(open) if line == open => fence = None,
-            Some(_) => {}
-            None if ticks.len() >= 3 && !line[ticks.len()..].contains('`') => fence = Some(ticks),
-            None => text.push_str(&format!("{}\n", without_spans(line))),
-        }
-    }
-    assert_eq!(fence, None, "a fence is never closed");
-    text
-}
-
-fn without_spans(line: &str) -> String {
-    let mut text = String::new();
-    let mut rest = line;
-    while let Some(begin) = rest.find('`') {
-        let (before, code) = rest.split_at(begin);
-        text.push_str(before);
-        if before.ends_with('\\') {
-            text.push('`');
-            rest = &code[1..];
-            continue;
-        }
-        let length = code.len() - code.trim_start_matches('`').len();
-        let inner = &code[length..];
-        let mut from = 0;
-        let end = loop {
-            let Some(tick) = inner[from..].find('`').map(|tick| from + tick) else { break None };
-            let run = inner[tick..].len() - inner[tick..].trim_start_matches('`').len();
-            if run == length {
-                break Some(tick + run);
-            }
-            from = tick + run;
-        };
-        let Some(end) = end else { panic!("a code span is never closed: {line}") };
-        text.push_str("CODE");
-        rest = &inner[end..];
-    }
-    text + rest
-}
-
-/// The rows of a table have as many cells as its head.
-fn assert_tables(markdown: &str) {
-    let mut cells = None;
-    for line in markdown.lines() {
-        if !line.starts_with('|') {
-            cells = None;
-            continue;
-        }
-        let found = line.matches('|').count();
-        assert_eq!(*cells.get_or_insert(found), found, "{line}");
-    }
 }
 
 #[test]

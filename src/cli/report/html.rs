@@ -2,12 +2,18 @@
 
 use std::fmt::{self, Display, Write as _};
 
+use base64::Engine as _;
+use sha2::{Digest as _, Sha256};
+
 use super::document::{Block, Document, Figure, Line, Section, Span, Table, is_unseen};
 
 const STYLE: &str = include_str!("style.css");
 
-/// Nothing may be loaded or run, whatever a capture says.
-const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";
+/// Nothing may be loaded or run, whatever a capture says: the page's own style is known by its hash.
+fn policy(style: &str) -> String {
+    let hash = base64::engine::general_purpose::STANDARD.encode(Sha256::digest(style.as_bytes()));
+    format!("default-src 'none'; style-src 'sha256-{hash}'")
+}
 
 /// Text that stands for itself, in an element or in a quoted attribute.
 pub(super) struct Escaped<'a>(pub(super) &'a str);
@@ -40,11 +46,12 @@ pub(super) fn html(document: &Document) -> String {
 
 fn write_page(page: &mut String, document: &Document) -> fmt::Result {
     let title = Escaped(&document.title);
+    let style = format!("\n{STYLE}");
     writeln!(page, "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">")?;
-    writeln!(page, "<meta http-equiv=\"Content-Security-Policy\" content=\"{}\">", Escaped(POLICY))?;
+    writeln!(page, "<meta http-equiv=\"Content-Security-Policy\" content=\"{}\">", Escaped(&policy(&style)))?;
     writeln!(page, "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">")?;
     writeln!(page, "<meta name=\"color-scheme\" content=\"light dark\">")?;
-    writeln!(page, "<title>{title}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>")?;
+    writeln!(page, "<title>{title}</title>\n<style>{style}</style>\n</head>\n<body>")?;
     writeln!(page, "<header>\n<h1>{title}</h1>")?;
     for (index, line) in document.summary.iter().enumerate() {
         let class = if index == 0 { " class=\"lead\"" } else { "" };
