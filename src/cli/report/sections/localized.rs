@@ -2,7 +2,7 @@
 
 use super::super::document::{Block, Section, shown, text};
 use super::super::gather::Gathered;
-use crate::forensics::localize::render;
+use crate::forensics::localize::{Localized, render};
 
 /// Captures that are told.
 const MOST_CAPTURES: usize = 16;
@@ -18,14 +18,22 @@ pub(super) fn section(gathered: &Gathered) -> Section {
                 .code("stepscope localize C.mcap --model M.gguf")
                 .text("."),
         )],
-        Some(localized) => localized
-            .iter()
-            .take(MOST_CAPTURES)
-            .map(|(name, localized)| match localized {
-                Ok(localized) => Block::Verbatim(render::text(&shown(name), localized).chars().take(MOST_TOLD).collect()),
+        Some(localized) => {
+            let of_capture = |(name, localized): &(String, Result<Localized, String>)| match localized {
+                Ok(localized) => Block::Verbatim(bounded(&render::text(&shown(name), localized))),
                 Err(why) => Block::Paragraph(text("It cannot be said: ").text(shown(why)).text(".")),
-            })
-            .collect(),
+            };
+            let more = localized.len().saturating_sub(MOST_CAPTURES);
+            let more = (more > 0).then(|| Block::Paragraph(text(format!("{more} more: see stepscope localize."))));
+            localized.iter().take(MOST_CAPTURES).map(of_capture).chain(more).collect()
+        }
     };
     Section { anchor: "operation", title: "First wrong operation", blocks }
+}
+
+/// A text, or its beginning with how much more there is.
+fn bounded(text: &str) -> String {
+    let more = text.chars().count().saturating_sub(MOST_TOLD);
+    let beginning: String = text.chars().take(MOST_TOLD).collect();
+    if more == 0 { beginning } else { format!("{beginning}... ({more} more characters: see stepscope localize)") }
 }

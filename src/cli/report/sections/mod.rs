@@ -46,6 +46,9 @@ pub(super) fn document(gathered: &Gathered) -> anyhow::Result<Document> {
     })
 }
 
+/// Captures whose first wrong operation the summary tells.
+const MOST_DIFFERENCES: usize = 3;
+
 /// What it comes to: the condition, the verdicts, the operation, what was lost, and of what.
 fn summary(gathered: &Gathered, recorded: &[Recorded<'_>]) -> Vec<Line> {
     let mut lines = vec![condition(gathered)];
@@ -55,7 +58,8 @@ fn summary(gathered: &Gathered, recorded: &[Recorded<'_>]) -> Vec<Line> {
         Some((name, difference))
     });
     let mut differences: Vec<_> = differences.collect();
-    differences.truncate(3);
+    let more = differences.len().saturating_sub(MOST_DIFFERENCES) as u64;
+    differences.truncate(MOST_DIFFERENCES);
     for (name, difference) in differences {
         let line = strong("First wrong operation:").text(" ").code(shown(&headline(difference)));
         let request = difference.client_id.as_deref().map_or_else(|| difference.request.to_string(), shown);
@@ -64,6 +68,10 @@ fn summary(gathered: &Gathered, recorded: &[Recorded<'_>]) -> Vec<Line> {
             1 => line.text("."),
             _ => line.text(" in ").code(shown(name)).text("."),
         });
+    }
+    if more > 0 {
+        let captures = counted(more, "more capture");
+        lines.push(strong("First wrong operation:").text(format!(" of {captures}, told below.")));
     }
     let lost = missing::lost(gathered, recorded).len() as u64;
     if lost > 0 {

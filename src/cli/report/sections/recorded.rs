@@ -31,21 +31,14 @@ fn of_capture(recorded: &Recorded<'_>) -> Vec<Block> {
     let header = recorded.reader.header();
     let mut rows: Vec<Vec<Line>> = vec![vec![text("capture"), code(shown(&recorded.file()))]];
     for fact in made_by(header) {
-        let named = fact
-            .lines
-            .iter()
-            .take(MOST_LINES)
-            .enumerate()
-            .map(|(index, line)| vec![text(if index == 0 { fact.name } else { "" }), code(shown(line))]);
-        rows.extend(named);
+        rows.extend(bounded(fact.name, &fact.lines));
     }
     if header.components.is_empty() {
         rows.push(vec![text("components"), text("unknown")]);
     }
     rows.push(vec![text("requests"), code(recorded.requests.to_string())]);
-    for redaction in header.redactions.iter().take(MOST_LINES) {
-        rows.push(vec![text("redacted"), code(shown(&format!("{} ({})", redaction.field, redaction.how)))]);
-    }
+    let redactions = header.redactions.iter().map(|redaction| format!("{} ({})", redaction.field, redaction.how));
+    rows.extend(bounded("redacted", &redactions.collect::<Vec<_>>()));
     let mut blocks = vec![Block::Table(Table { columns: columns(&["fact", "what is known"]), rows })];
     let channels = recorded.survey.channels.iter().map(|(topic, totals)| {
         let counts = [totals.messages, totals.bytes, totals.missing].map(|count| text(count.to_string()));
@@ -59,6 +52,17 @@ fn of_capture(recorded: &Recorded<'_>) -> Vec<Block> {
     blocks.push(Block::Heading(text("What such a capture allows")));
     blocks.push(Block::List(guarantees(header).into_iter().map(text).collect()));
     blocks
+}
+
+/// A row per line, the first one named; of very many, how many are not told.
+fn bounded(name: &'static str, lines: &[String]) -> Vec<Vec<Line>> {
+    let named = |(index, line): (usize, &String)| vec![text(if index == 0 { name } else { "" }), code(shown(line))];
+    let mut rows: Vec<Vec<Line>> = lines.iter().take(MOST_LINES).enumerate().map(named).collect();
+    let more = lines.len().saturating_sub(MOST_LINES);
+    if more > 0 {
+        rows.push(vec![text(""), text(format!("{more} more: see stepscope info"))]);
+    }
+    rows
 }
 
 /// What somebody set, and folded away what is at its default or from nobody knows where.
