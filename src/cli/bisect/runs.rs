@@ -10,13 +10,14 @@ use tempfile::TempDir;
 use super::{Configurations, Options, Oracle};
 use crate::capture::CaptureReader;
 use crate::cli::expected::expected_calls;
-use crate::cli::models::{IsaChoice, Models, progress_bar};
+use crate::cli::models::{Found, IsaChoice, Models};
 use crate::cli::record::{self, Summary};
+use crate::cli::replay::replay_recording;
 use crate::cli::told;
 use crate::forensics::bisect::{Tally, Verdict, broken, misranked, with_findings};
 use crate::forensics::outcome::ExpectedCalls;
 use crate::replay::recording::Recording;
-use crate::replay::{CaptureRecording, CheckName, Job, replay};
+use crate::replay::{CaptureRecording, CheckName};
 
 /// A run that is over.
 #[derive(Clone, Debug)]
@@ -153,25 +154,15 @@ impl<'a> Runs<'a> {
         let requests: Vec<_> = reader.requests().collect();
         let recording = CaptureRecording::new(reader);
         let header = recording.header();
-        let plain = self.models.at(model)?.plain(header)?;
+        let model = Found::Model(self.models.at(model)?);
         // A draft model may be named that no drafter reads.
         let has_draft = header.configuration.iter().any(|setting| setting.name == "draft-model.name");
         let draft = match draft.filter(|_| has_draft) {
-            Some(path) => Some(self.draft_models.at(path)?.draft_of(header)?),
+            Some(path) => Some(self.draft_models.at(path)?),
             None => None,
         };
-        let bar = progress_bar("replay", requests.len());
-        let report = replay(&Job {
-            name: "run",
-            recording: &recording,
-            plain: Some(&plain),
-            no_model: "",
-            draft: draft.as_ref(),
-            checks: &CheckName::ALL,
-            progress: &|| bar.inc(1),
-        });
-        bar.finish_and_clear();
-        match with_findings(&report?, requests) {
+        let report = replay_recording("run", &recording, &model, draft, &CheckName::ALL)?;
+        match with_findings(&report, requests) {
             Ok(tally) => Ok(tally),
             Err(words) => bail!(words),
         }
