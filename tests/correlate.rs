@@ -192,6 +192,13 @@ fn what_cannot_be_run_says_why() {
         assert!(run.status == 2 && run.stderr.contains(words), "{arguments:?}: {} {}", run.status, run.stderr);
         assert_eq!(run.stdout, "");
     }
+    // A check that compared nothing passes no step: whose rules these are is not known here.
+    let folder = tempfile::tempdir().unwrap();
+    let (report, foreign) =
+        (folder.path().join("r.json"), format!("{}/captures/vllm/sync-ngram.mcap", env!("CARGO_MANIFEST_DIR")));
+    std::fs::write(&report, stepscope(&["replay", &foreign, "--check", "params", "--json"]).stdout).unwrap();
+    let nothing = correlate(&[&foreign, "--label", "finding:params", "--replay", report.to_str().unwrap()]);
+    assert!(nothing.status == 2 && nothing.stderr.contains("`params` compared nothing"), "{}", nothing.stderr);
     // Nothing failed, and nothing is missing; nothing could be judged.
     let clean = correlate(&[&incident("clean.mcap"), "--label", "invalid-row"]);
     assert!(clean.status == 0 && clean.stdout.contains("no step fails"), "{}", clean.stdout);

@@ -57,7 +57,7 @@ pub struct Correlation {
     pub constant: usize,
     /// Of the others, those that are true of the same units as a simpler one.
     pub merged: usize,
-    /// Of the rest, those whose margins allow of no p of [`RATE`].
+    /// Of the rest, those whose margins allow of no p that is small enough, over all units or by requests.
     pub unable: usize,
     /// Those that are left, which were tested.
     pub tested: usize,

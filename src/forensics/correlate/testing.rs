@@ -149,9 +149,9 @@ impl<'a> Bench<'a> {
 
     /// The test between requests: by whether a predicate holds in one of a request's units that count, and whether it fails.
     pub fn between(&self, truth: &Truth, sequences: &Bits) -> Chance {
-        let holds = truth.holds.and(&self.table.counted);
+        let (holds, known) = (truth.holds.and(&self.table.counted), truth.known.and(&self.table.counted));
         let mut counts = Counts::default();
-        for (index, units) in self.table.sequences.iter().enumerate().filter(|(_, units)| truth.known.any_in(units)) {
+        for (index, units) in self.table.sequences.iter().enumerate().filter(|(_, units)| known.any_in(units)) {
             let is_failing = u64::from(sequences.has(index));
             if holds.any_in(units) {
                 counts.all_true += 1;
