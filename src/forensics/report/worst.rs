@@ -64,47 +64,17 @@ impl Worst {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
-    use crate::capture::records::{ForcedToken, RowRecord};
 
     fn step(number: u64, forced: &[(u32, u32)]) -> StepRecord {
-        let row = |(token, rank): &(u32, u32)| RowRecord {
-            position: 0,
-            token: None,
-            statistics: None,
-            rank: None,
-            margin: None,
-            scheduler_mask: None,
-            applied_mask: None,
-            mask_population: None,
-            logprob: None,
-            forced: Some(ForcedToken { token: *token, rank: Some(*rank), margin: None }),
-        };
-        StepRecord {
-            step: number,
-            request: 0,
-            choice: 0,
-            first_position: 0,
-            drafts: vec![],
-            emitted: vec![],
-            time_ns: None,
-            q_len: None,
-            prev_accepted: None,
-            path: None,
-            scheduler: None,
-            batch: None,
-            input_tokens: None,
-            cached_prefix: None,
-            drafts_raw: None,
-            withheld: None,
-            state: None,
-            grammar: None,
-            verdicts: None,
-            bonus: None,
-            stop: None,
-            rows: forced.iter().map(row).collect(),
-            timings: None,
-        }
+        let row = |(token, rank): &(u32, u32)| json!({"position": 0, "forced": {"token": token, "rank": rank}});
+        serde_json::from_value(json!({
+            "step": number.to_string(), "request": "0", "choice": 0, "first_position": 0, "drafts": [], "emitted": [],
+            "rows": forced.iter().map(row).collect::<Vec<_>>(),
+        }))
+        .unwrap()
     }
 
     #[test]
