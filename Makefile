@@ -5,13 +5,14 @@ SHELL := /bin/bash
 CARGO ?= cargo
 STEPSCOPE := $(CARGO) run --quiet --bin stepscope --
 
-.PHONY: demo tour test bench quality lint fuzz xgrammar model help
+.PHONY: demo tour test bench bench-million quality lint fuzz xgrammar model help
 
 help:
 	@echo "make demo     an incident, recorded, replayed and tabulated, with models that ship inside"
 	@echo "make tour     fetch SmolLM2-135M, record 24 requests, replay every check"
 	@echo "make test     all tests (pytest and what the vLLM recorder writes with go into ~/.cache/stepscope)"
 	@echo "make bench    measured figures, paired, with the machine they were taken on"
+	@echo "make bench-million  time and memory of the commands that read captures, on a capture of a million steps"
 	@echo "make quality  KL divergence from the f32 computation, beside llama.cpp's (needs llama-perplexity)"
 	@echo "make lint     rustfmt, clippy, rustdoc"
 	@echo "make xgrammar build with XGrammar as a second grammar backend, and hold it against llguidance (C++: some minutes)"
@@ -40,6 +41,9 @@ test: model
 
 bench: model
 	STEPSCOPE_MODEL="$$(python3 scripts/fetch-model.py)" $(CARGO) bench --profile dev --bench figures
+
+bench-million:
+	$(CARGO) bench --profile dev --bench million
 
 quality: model
 	STEPSCOPE_MODEL="$$(python3 scripts/fetch-model.py)" $(CARGO) bench --profile dev --bench quality
