@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::GateError;
 use super::driver::{Bench, Job, Sampling};
 use super::fixture::{Fixture, SmallModel};
-use super::judgement::{Comparison, Gate, Line, Verdict};
+use super::judgement::{Comparison, Gate, Line, Verdict, parting};
 use super::reference::same_bits;
 use super::scripted::below;
 use crate::arith::golden::{self, Path};
@@ -250,8 +250,11 @@ fn rows_line(
             compare(&mut comparison, fixture, device, (reference, *setting), fault)?;
         }
     }
-    let (models, ways) = (references.len(), settings.len());
-    Ok(comparison.line(Gate::Arithmetic, fault, format!("{}: {models} models run in {ways} ways", device.name())))
+    let models = match references {
+        [reference] => reference.name.clone(),
+        _ => format!("{} models in {} ways", references.len(), settings.len()),
+    };
+    Ok(comparison.line(Gate::Arithmetic, fault, format!("{}: {models}", device.name())))
 }
 
 fn compare(
@@ -275,17 +278,17 @@ fn compare(
         fault,
     };
     let trails = bench.run(device.open(reference, setting)?, Box::new(drafter), &reference.jobs)?;
+    if drafts > 0 && fault.is_none() {
+        comparison.tried_both(&trails);
+    }
     for (request, (answer, trail)) in reference.answers.iter().zip(&trails).enumerate() {
-        let told = |token: usize| {
+        let told = || {
             let name = &reference.name;
             format!(
                 "{name}, {threads} threads, batches of {max_batch}, chunks of {prefill_chunk}, {drafts} drafts: request \
-                 {request}, token {token}"
+                 {request}"
             )
         };
-        comparison.same(answer.tokens == trail.tokens, || {
-            format!("{}: expected {:?}, found {:?}, {:?}", told(0), answer.tokens, trail.tokens, trail.reason)
-        });
         for judged in trail.judged() {
             // Once the tokens part, the rows are of other texts.
             if answer.tokens.get(..judged.before) != trail.tokens.get(..judged.before) {
@@ -295,9 +298,12 @@ fn compare(
             comparison.same(expected.is_some_and(|expected| same_bits(found, expected)), || {
                 let places = expected.into_iter().flatten().zip(found).map(|(a, b)| a.to_bits() != b.to_bits());
                 let differ = places.filter(|differs| *differs).count();
-                format!("{}: {differ} of {} logits differ from the definition's", told(judged.before), found.len())
+                let (token, length) = (judged.before, found.len());
+                format!("{}, row of token {token}: {differ} of {length} logits differ from the definition's", told())
             });
         }
+        comparison
+            .same(answer.tokens == trail.tokens, || format!("{}, {}", told(), parting(&answer.tokens, &trail.tokens)));
     }
     Ok(())
 }

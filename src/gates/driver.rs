@@ -156,12 +156,12 @@ impl Bench<'_> {
             return Err(GateError::Endless { steps: most });
         }
         let mut seen = engine.into_tap();
-        let trails = ids.into_iter().filter_map(|id| {
-            let choice = finished.remove(&id)?;
+        let trails = ids.into_iter().enumerate().map(|(request, id)| {
+            let choice = finished.remove(&id).ok_or(GateError::Lost { request })?;
             let steps = seen.steps.remove(&choice.id).unwrap_or_default();
-            Some(Trail { steps, tokens: choice.tokens, reason: choice.reason })
+            Ok(Trail { steps, tokens: choice.tokens, reason: choice.reason })
         });
-        Ok(trails.collect())
+        trails.collect()
     }
 }
 

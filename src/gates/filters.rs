@@ -6,7 +6,7 @@
 use super::GateError;
 use super::driver::{Bench, Job, Sampling, Trail};
 use super::fixture::Fixture;
-use super::judgement::{Comparison, Gate, Line};
+use super::judgement::{Comparison, Gate, Line, parting};
 use super::reference::{self, same_bits};
 use super::scripted::below;
 use crate::arith::KvType;
@@ -111,6 +111,9 @@ fn line(fixture: &Fixture, way: Way, fault: Option<Fault>) -> Result<Line, GateE
     let alone = trails(fixture, way, 1, &jobs, fault)?;
     let together = trails(fixture, way, BATCH, &jobs, fault)?;
     let mut comparison = Comparison::default();
+    if fault.is_none() && way != Way::Plain {
+        comparison.tried_both(&together);
+    }
     let rule = way.speculation().rule;
     let ends = fixture.tokenizer.end_tokens();
     for (job, (alone, together)) in jobs.iter().zip(alone.iter().zip(&together)) {
@@ -124,22 +127,21 @@ fn line(fixture: &Fixture, way: Way, fault: Option<Fault>) -> Result<Line, GateE
                 let output = trail.tokens.get(..judged.before).unwrap_or(&[]);
                 let expected = reference::token(job, output, &judged, rule, ends);
                 comparison.same(expected == Ok(judged.token), || {
-                    let found = judged.token;
+                    let (before, expected, found) = (judged.before, reference::told(expected), judged.token);
                     format!(
-                        "{what}, batch of {batch}, token {}: expected {expected:?} of the plain sampler, found {found}",
-                        judged.before
+                        "{what}, batch of {batch}, token {before}: expected {expected} by definition, found {found}"
                     )
                 });
             }
         }
-        comparison.same(alone.tokens == together.tokens, || {
-            format!("{what}: expected the same tokens in any batch, found {:?} and {:?}", alone.tokens, together.tokens)
-        });
         for (alone, together) in alone.judged().zip(together.judged()) {
             comparison.same(same_bits(&alone.row.logits, &together.row.logits), || {
                 format!("{what}, token {}: expected the same row in any batch, bit for bit", alone.before)
             });
         }
+        comparison.same(alone.tokens == together.tokens, || {
+            format!("{what}, alone and in a batch: {}", parting(&alone.tokens, &together.tokens))
+        });
     }
     Ok(comparison.line(
         Gate::Filters,

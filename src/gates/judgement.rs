@@ -1,7 +1,9 @@
 //! What a gate says.
 
 use super::composition::Composed;
+use super::driver::Trail;
 use crate::engine::faults::Fault;
+use crate::types::TokenId;
 
 /// A gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -140,6 +142,19 @@ impl Comparison {
         }
     }
 
+    /// Counts whether drafts were accepted and drafts were rejected: a gate that has only seen one of the two has not seen what it
+    /// is for.
+    pub fn tried_both(&mut self, trails: &[Trail]) {
+        let judged = trails.iter().flat_map(Trail::judged);
+        let (mut accepted, mut rejected) = (0, 0);
+        for (draft, token) in judged.filter_map(|judged| Some((judged.draft?, judged.token))) {
+            *(if draft.token == token { &mut accepted } else { &mut rejected }) += 1;
+        }
+        self.same(accepted > 0 && rejected > 0, || {
+            format!("expected accepted and rejected drafts, found {accepted} and {rejected}, which proves nothing")
+        });
+    }
+
     /// The part of the gate that it was. A comparison of nothing has proved nothing.
     pub fn line(self, gate: Gate, fault: Option<Fault>, case: impl Into<String>) -> Line {
         let Self { checked, differences, first } = self;
@@ -150,6 +165,13 @@ impl Comparison {
         };
         Line { gate, fault, case: case.into(), checked, verdict, composed: None }
     }
+}
+
+/// Where tokens part, in words.
+pub(super) fn parting(expected: &[TokenId], found: &[TokenId]) -> String {
+    let same = expected.iter().zip(found).take_while(|(expected, found)| expected == found).count();
+    let told = |tokens: &[TokenId]| tokens.get(same).map_or("the end".to_owned(), ToString::to_string);
+    format!("token {same}: expected {}, found {}", told(expected), told(found))
 }
 
 #[cfg(test)]
@@ -170,6 +192,13 @@ mod tests {
     fn a_comparison_of_nothing_fails() {
         let line = Comparison::default().line(Gate::Filters, None, "case");
         assert!(matches!(&line.verdict, Verdict::Failed(why) if why.contains("proves nothing")), "{line:?}");
+    }
+
+    #[test]
+    fn a_parting_is_the_first_token_that_differs() {
+        let tokens = |ids: &[u32]| ids.iter().copied().map(TokenId).collect::<Vec<_>>();
+        assert_eq!(parting(&tokens(&[1, 2, 3]), &tokens(&[1, 4, 3])), "token 1: expected 2, found 4");
+        assert_eq!(parting(&tokens(&[1, 2]), &tokens(&[1])), "token 1: expected 2, found the end");
     }
 
     #[test]

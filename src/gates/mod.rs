@@ -55,6 +55,12 @@ pub enum GateError {
         /// Steps taken.
         steps: usize,
     },
+    /// The engine is idle, and a request has no end.
+    #[error("request {request} of the gate has no end, and the engine has nothing left to do")]
+    Lost {
+        /// Its index.
+        request: usize,
+    },
     /// A part of the plain form cannot be set up, or the golden vectors cannot be read.
     #[error("{what}: {why}")]
     Reference {

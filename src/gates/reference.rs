@@ -77,6 +77,11 @@ fn proposal(draft: &Draft) -> Proposal {
     }
 }
 
+/// What a plain form gives, in words.
+pub(super) fn told(expected: Result<TokenId, NoToken>) -> String {
+    expected.map_or_else(|why| format!("no token ({why})"), |token| token.to_string())
+}
+
 /// Whether two rows are the same bit for bit.
 pub(super) fn same_bits(a: &[f32], b: &[f32]) -> bool {
     a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.to_bits() == b.to_bits())

@@ -123,6 +123,9 @@ fn line(
     };
     let trails = bench.run(Box::new(backend), Box::new(drafter), &jobs)?;
     let mut comparison = Comparison::default();
+    if fault.is_none() {
+        comparison.tried_both(&trails);
+    }
     for (number, (job, trail)) in jobs.iter().zip(&trails).enumerate() {
         let Some(OutputGrammar { grammar, constraint, .. }) = &job.grammar else { continue };
         follow(&mut comparison, grammar, trail, &|| format!("request {number}, {}", told(constraint)))?;
@@ -147,11 +150,16 @@ fn follow(
     trail: &Trail,
     told: &dyn Fn() -> String,
 ) -> Result<(), GateError> {
-    comparison.same(!trail.has_failed(), || format!("{}: expected an answer, found {:?}", told(), trail.reason));
     for step in &trail.steps {
         let before = trail.tokens.get(..step.before).unwrap_or(&[]);
         let Some(matcher) = straight(grammar, before)? else {
-            comparison.same(false, || format!("{}: expected tokens that the grammar allows, found {before:?}", told()));
+            comparison.same(false, || {
+                format!(
+                    "{}: expected tokens that the grammar allows, found others in the first {}",
+                    told(),
+                    step.before
+                )
+            });
             return Ok(());
         };
         compare(comparison, matcher, step, &|| format!("{}, after {} tokens", told(), step.before))?;
@@ -160,9 +168,13 @@ fn follow(
         let expected = (after.consumed(), after.is_terminated());
         let found = step.grammar.map(|position| (position.consumed, position.terminated));
         comparison.same(found == Some(expected), || {
-            format!("{}, after the step: expected {expected:?} (consumed, terminated), found {found:?}", told())
+            let ended = |has_ended: bool| if has_ended { " and the end" } else { "" };
+            let place = |(consumed, has_ended): (u64, bool)| format!("{consumed} tokens{}", ended(has_ended));
+            let found = found.map_or("none".to_owned(), place);
+            format!("{}: expected a grammar past {}, found one past {found}", told(), place(expected))
         });
     }
+    comparison.same(!trail.has_failed(), || format!("{}: expected an answer, found {:?}", told(), trail.reason));
     Ok(())
 }
 
@@ -191,13 +203,11 @@ fn compare(
         // After a draft that is withheld or refused nothing is emitted, and everything is allowed.
         let expected = if goes_on { matcher.mask()? } else { MaskRow::all(VOCABULARY_SIZE) };
         comparison.same(row.filled.as_ref() == Some(&expected), || {
-            let found = row.filled.as_ref().map(MaskRow::population);
-            format!("{}, filled row {index}: expected {} tokens, found {found:?}", told(), expected.population())
+            format!("{}, filled row {index}: {}", told(), differing(&expected, row.filled.as_ref()))
         });
         if index < step.emitted.len() {
             comparison.same(row.applied.as_ref() == Some(&expected), || {
-                let found = row.applied.as_ref().map(MaskRow::population);
-                format!("{}, applied row {index}: expected {} tokens, found {found:?}", told(), expected.population())
+                format!("{}, applied row {index}: {}", told(), differing(&expected, row.applied.as_ref()))
             });
         }
         let draft = step.drafts.get(index).and_then(Option::as_ref);
@@ -210,6 +220,14 @@ fn compare(
         };
     }
     Ok(())
+}
+
+/// How masks differ, in words.
+fn differing(expected: &MaskRow, found: Option<&MaskRow>) -> String {
+    let Some(found) = found else { return "expected a mask, found none".to_owned() };
+    let bits = |(expected, found): (&u32, &u32)| (expected ^ found).count_ones();
+    let bits: u32 = expected.words().iter().zip(found.words()).map(bits).sum();
+    format!("expected {} tokens, found {}, which differ in {bits}", expected.population(), found.population())
 }
 
 /// A row, which depends on its position alone, so that a drafter can know it; end tokens are best now and then.

@@ -4,7 +4,7 @@
 use super::GateError;
 use super::driver::{Bench, Job, Sampling, Trail};
 use super::fixture::Fixture;
-use super::judgement::{Comparison, Gate, Line};
+use super::judgement::{Comparison, Gate, Line, parting};
 use super::reference;
 use super::scripted::{Place, Scripted, unit};
 use crate::backend::BackendError;
@@ -181,7 +181,12 @@ fn line(
             for place in PLACES {
                 let found = trails(fixture, &jobs, Some((plant, place)), &answers, speculation, fault)?;
                 let told = format!("{}, token {place}, temperature {temperature}", plant.told());
-                for (index, (job, (clean, found))) in jobs.iter().zip(clean.iter().zip(&found)).enumerate() {
+                if speculation.drafts > 0 && fault.is_none() && matches!(plant, Plant::TwoTokens) {
+                    comparison.tried_both(&found);
+                }
+                let mut requests: Vec<_> = jobs.iter().zip(clean.iter().zip(&found)).enumerate().collect();
+                requests.swap(0, PLANTED);
+                for (index, (job, (clean, found))) in requests {
                     if index == PLANTED {
                         planted(&mut comparison, plant, place, clean, found, &told);
                     } else {
@@ -204,25 +209,21 @@ fn planted(comparison: &mut Comparison, plant: Plant, place: u32, clean: &Trail,
         format!("{told}: expected {expected}, found {:?}", found.reason)
     });
     let prefix = clean.tokens.get(..before).unwrap_or(&[]);
-    comparison.same(found.tokens.starts_with(prefix), || {
-        format!("{told}: expected {prefix:?} before it, found {:?}", found.tokens)
-    });
+    comparison
+        .same(found.tokens.starts_with(prefix), || format!("{told}: before it, {}", parting(prefix, &found.tokens)));
     let token = found.tokens.get(before);
     comparison.same(
         token.is_some_and(|token| LEGAL.contains(token)) == is_legal && token.is_some() == is_legal,
         || {
-            let expected = if is_legal { format!("one of {LEGAL:?}") } else { "no token".to_owned() };
-            format!("{told}: expected {expected}, found {token:?}")
+            let expected = if is_legal { format!("{} or {}", LEGAL[0], LEGAL[1]) } else { "no token".to_owned() };
+            format!("{told}: expected {expected}, found {}", token.map_or("none".to_owned(), ToString::to_string))
         },
     );
 }
 
 fn neighbour(comparison: &mut Comparison, clean: &Trail, found: &Trail, told: &str) {
     comparison.same(found.tokens == clean.tokens && found.reason == clean.reason, || {
-        format!(
-            "{told}: expected a neighbour's {:?} ({:?}), found {:?} ({:?})",
-            clean.tokens, clean.reason, found.tokens, found.reason
-        )
+        format!("{told}: a neighbour, {} ({:?})", parting(&clean.tokens, &found.tokens), found.reason)
     });
 }
 
@@ -232,8 +233,8 @@ fn plain(comparison: &mut Comparison, fixture: &Fixture, job: &Job, trail: &Trai
         let output = trail.tokens.get(..judged.before).unwrap_or(&[]);
         let expected = reference::token(job, output, &judged, rule, fixture.tokenizer.end_tokens());
         comparison.same(expected == Ok(judged.token), || {
-            let (first, before) = (job.prompt[0], judged.before);
-            format!("{told}: token {before} of request {first}: expected {expected:?}, found {}", judged.token)
+            let (before, expected) = (judged.before, reference::told(expected));
+            format!("{told}: token {before} of a request: expected {expected} by definition, found {}", judged.token)
         });
     }
 }
