@@ -43,19 +43,32 @@ pub fn vectors() -> Result<Vec<Vector>, Malformed> {
     Ok(values.into_iter().map(Vector).collect())
 }
 
-/// The published vectors of Philox4x32-10: key, counter and result.
+/// One block of Philox4x32-10.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PhiloxBlock {
+    /// The key.
+    pub key: u64,
+    /// The counter.
+    pub counter: [u32; 4],
+    /// What has to come out.
+    pub out: [u32; 4],
+}
+
+/// The published vectors of Philox4x32-10.
 ///
 /// # Errors
 /// If they cannot be read.
-pub fn philox() -> Result<Vec<(u64, [u32; 4], [u32; 4])>, Malformed> {
+pub fn philox() -> Result<Vec<PhiloxBlock>, Malformed> {
     let wrong = || malformed("philox", "ten words per line");
     let lines = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/philox.txt"));
     let read = |line: &str| {
         let words = line.split(' ').map(|word| u32::from_str_radix(word, 16)).collect::<Result<Vec<_>, _>>();
         match words.as_deref() {
-            Ok(&[c0, c1, c2, c3, k0, k1, r0, r1, r2, r3]) => {
-                Ok((u64::from(k1) << 32 | u64::from(k0), [c0, c1, c2, c3], [r0, r1, r2, r3]))
-            }
+            Ok(&[c0, c1, c2, c3, k0, k1, ref out @ ..]) => Ok(PhiloxBlock {
+                key: u64::from(k1) << 32 | u64::from(k0),
+                counter: [c0, c1, c2, c3],
+                out: out.try_into().map_err(|_| wrong())?,
+            }),
             _ => Err(wrong()),
         }
     };

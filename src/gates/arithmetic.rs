@@ -10,7 +10,7 @@ use super::fixture::{Fixture, SmallModel};
 use super::judgement::{Comparison, Gate, Line, Verdict, parting};
 use super::reference::same_bits;
 use super::scripted::below;
-use crate::arith::golden::{self, Path};
+use crate::arith::golden::{self, Path, PhiloxBlock};
 use crate::arith::{Isa, Kernels, KvType, WeightFormat, scalar};
 use crate::backend::{self, Backend, BackendError, BackendKind, BackendOptions};
 use crate::engine::drafter::{DraftContext, Drafter};
@@ -135,7 +135,7 @@ fn golden_line(name: &str, path: Path) -> Result<Line, GateError> {
         });
     }
     if let Path::Scalar = path {
-        for (key, counter, expected) in golden::philox().map_err(unreadable)? {
+        for PhiloxBlock { key, counter, out: expected } in golden::philox().map_err(unreadable)? {
             let found = scalar::philox(key, counter);
             comparison.same(found == expected, || format!("philox: expected {expected:x?}, found {found:x?}"));
         }
