@@ -9,6 +9,7 @@ pub mod capture;
 pub mod cli;
 pub mod engine;
 pub mod forensics;
+pub mod gates;
 pub mod grammar;
 pub mod incident;
 pub mod model;

@@ -188,6 +188,15 @@ fn the_engine_uses_nothing_of_replay_or_forensics() {
     assert!(found.is_empty(), "the checked must not depend on the checker:\n{}", found.join("\n"));
 }
 
+#[test]
+fn nothing_but_the_command_line_uses_the_gates() {
+    let found = imports(
+        |path| path == "gates" || path.starts_with("gates::"),
+        |path| !path.starts_with("gates/") && !path.starts_with("cli/"),
+    );
+    assert!(found.is_empty(), "what is judged must not know its judge:\n{}", found.join("\n"));
+}
+
 fn has_unsafe(line: &str) -> bool {
     line.split(|character: char| !character.is_alphanumeric() && character != '_').any(|word| word == "unsafe")
 }

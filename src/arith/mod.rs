@@ -8,6 +8,7 @@ mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 mod dispatch;
+pub mod golden;
 mod kernels;
 mod matrix;
 mod packed;

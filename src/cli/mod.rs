@@ -10,6 +10,7 @@ pub mod dump;
 mod expected;
 pub mod export;
 pub mod faults;
+pub mod gates;
 pub mod info;
 pub mod localize;
 mod models;
@@ -69,6 +70,7 @@ enum Command {
     Bisect(bisect::Options),
     Report(report::Options),
     Faults(faults::Options),
+    Gates(gates::Options),
 }
 
 /// Runs the command line of this process.
@@ -119,6 +121,7 @@ fn run(command: Command) -> anyhow::Result<Outcome> {
         Command::Bisect(options) => bisect::run(&options),
         Command::Report(options) => report::run(&options),
         Command::Faults(options) => faults::run(&options),
+        Command::Gates(options) => gates::run(&options),
     }
 }
 

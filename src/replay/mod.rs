@@ -22,7 +22,7 @@ pub(crate) mod passage;
 mod preflight;
 pub mod recording;
 mod recover;
-mod rejection;
+pub mod rejection;
 mod remarks;
 pub mod render;
 mod report;

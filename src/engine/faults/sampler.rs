@@ -47,10 +47,11 @@ impl Faults {
             (Fault::ACCEPT_ANYWAY, _) if context.params.is_greedy() && row.rank(draft.token) == Some(1) => {
                 Judgement { token: draft.token, ..honest }
             }
-            (Fault::ACCEPT_INVERTED, Some(odds)) if odds.accepts() => {
-                Judgement { token: other_than(draft.token, plain(sampler)?, row), ..honest }
+            (Fault::ACCEPT_INVERTED, _) if !context.params.is_greedy() => {
+                let passes = honest.odds.map_or(honest.token == draft.token, |odds| odds.accepts());
+                let token = if passes { other_than(draft.token, plain(sampler)?, row) } else { draft.token };
+                Judgement { token, ..honest }
             }
-            (Fault::ACCEPT_INVERTED, Some(_)) => Judgement { token: draft.token, ..honest },
             (Fault::RESIDUAL_DROPPED, Some(odds)) if !odds.accepts() => Judgement { token: plain(sampler)?, ..honest },
             (Fault::UNIFORM_ZERO, Some(odds)) => {
                 let odds = Odds { u: 0.0, ..odds };

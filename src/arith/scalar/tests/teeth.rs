@@ -58,7 +58,7 @@ fn a_changed_rule_of_the_quantized_product_is_noticed() {
 }
 
 /// Attention in chunks of `chunk` keys with one merge rule.
-fn attention_in_chunks(case: &Value, chunk: usize) -> Vec<f32> {
+fn attention_in_chunks(case: &Vector, chunk: usize) -> Vec<f32> {
     let (query, keys, values) = (floats(case, "query"), floats(case, "keys"), floats(case, "values"));
     let (size, scale) = (query.len(), 1.0 / (query.len() as f32).sqrt());
     let (mut most, mut sum, mut out) = (f32::NEG_INFINITY, 0.0f32, vec![0.0f32; size]);
