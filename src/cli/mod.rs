@@ -15,6 +15,7 @@ pub mod localize;
 mod models;
 mod output;
 pub mod params;
+pub mod provenance;
 pub mod record;
 pub mod recover;
 pub mod replay;
@@ -68,6 +69,7 @@ enum Command {
     Diff(diff::Options),
     Bisect(bisect::Options),
     Report(report::Options),
+    Provenance(provenance::Options),
     Faults(faults::Options),
 }
 
@@ -118,6 +120,7 @@ fn run(command: Command) -> anyhow::Result<Outcome> {
         Command::Diff(options) => diff::run(&options),
         Command::Bisect(options) => bisect::run(&options),
         Command::Report(options) => report::run(&options),
+        Command::Provenance(options) => provenance::run(&options),
         Command::Faults(options) => faults::run(&options),
     }
 }
