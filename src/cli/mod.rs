@@ -14,6 +14,7 @@ pub mod info;
 pub mod localize;
 mod models;
 mod output;
+pub mod pack;
 pub mod params;
 pub mod provenance;
 pub mod record;
@@ -62,6 +63,7 @@ enum Command {
     Info(info::Options),
     Verify(verify::Options),
     Recover(recover::Options),
+    Pack(pack::Options),
     Dump(dump::Options),
     Export(export::Options),
     Correlate(correlate::Options),
@@ -113,6 +115,7 @@ fn run(command: Command) -> anyhow::Result<Outcome> {
         Command::Info(options) => info::run(&options),
         Command::Verify(options) => verify::run(&options),
         Command::Recover(options) => recover::run(&options),
+        Command::Pack(options) => pack::run(&options),
         Command::Dump(options) => dump::run(&options),
         Command::Export(options) => export::run(&options),
         Command::Correlate(options) => correlate::run(&options),

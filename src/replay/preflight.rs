@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use super::redaction;
 use super::verdict::{CheckName, Skip};
 use crate::arith::{self, KvType};
 use crate::capture::records::{FORMAT_VERSION, Header, LogitsTier};
@@ -139,6 +140,9 @@ impl Preflight {
             preflight.blocked.insert(check, skip);
             (Level::None, why)
         };
+        if let Some(skip) = redaction::blocks(check, header) {
+            return block(self, skip);
+        }
         let foreign = || Skip::not_recorded(format!("the rules of `{}` are not known here", header.sampler_semantics));
         let tier = header.logits_tier;
         match check {
