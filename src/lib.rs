@@ -5,12 +5,14 @@
 
 pub mod arith;
 pub mod backend;
+pub mod built_from;
 pub mod capture;
 pub mod cli;
 pub mod engine;
 pub mod forensics;
 pub mod gates;
 pub mod grammar;
+pub mod hash;
 pub mod incident;
 pub mod model;
 pub mod params;

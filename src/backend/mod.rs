@@ -15,6 +15,7 @@ pub use error::BackendError;
 pub use options::{BackendKind, BackendOptions, open};
 
 use crate::arith::Isa;
+use crate::hash::Hash;
 use crate::types::{PageId, StateSlot};
 
 /// A device that holds a model's weights and the state of its running sequences.
@@ -92,12 +93,12 @@ pub struct DeviceDescription {
     pub kernels: Vec<KernelDescription>,
 }
 
-/// One set of kernels and what identifies it.
+/// A file with code that computes, or a set of kernels, and what identifies it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KernelDescription {
-    /// Name of the set.
+    /// Path of a source from the root of the repository, or the name of a set.
     pub name: String,
-    /// BLAKE3 of the file that holds its code, lower-case hexadecimal: the program itself where kernels are compiled
-    /// into it.
-    pub blake3: String,
+    /// Of a source `sha256` and `git-blob-sha1`; of a set `blake3` of the file that holds its code: the program itself where
+    /// kernels are compiled into it.
+    pub hashes: Vec<Hash>,
 }

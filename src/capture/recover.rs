@@ -102,7 +102,7 @@ struct Gone {
 
 /// Names of columns that the new file's do not have, the first few of them.
 #[derive(Debug, Default)]
-struct ForeignColumns(BTreeSet<String>);
+pub(super) struct ForeignColumns(BTreeSet<String>);
 
 /// A hash of a record, long enough never to be another's.
 type Digest = [u8; 16];
@@ -261,14 +261,14 @@ impl Gone {
 impl ForeignColumns {
     const MOST: usize = 16;
 
-    fn add(&mut self, record: &ColumnsRecord) {
+    pub(super) fn add(&mut self, record: &ColumnsRecord) {
         let Ok(batch) = columns::decode(record) else { return };
         let names = batch.columns().iter().map(BatchColumn::name);
         let foreign = names.filter(|name| CONDITIONS.iter().all(|condition| condition.name != *name));
         self.0.extend(foreign.take(Self::MOST - self.0.len()).map(short_name));
     }
 
-    fn reason(&self) -> Option<String> {
+    pub(super) fn reason(&self) -> Option<String> {
         let names: Vec<&str> = self.0.iter().map(String::as_str).collect();
         (!names.is_empty()).then(|| format!("columns of other names are not made anew: {}", names.join(", ")))
     }

@@ -15,7 +15,9 @@ pub mod info;
 pub mod localize;
 mod models;
 mod output;
+pub mod pack;
 pub mod params;
+pub mod provenance;
 pub mod record;
 pub mod recover;
 pub mod replay;
@@ -62,6 +64,7 @@ enum Command {
     Info(info::Options),
     Verify(verify::Options),
     Recover(recover::Options),
+    Pack(pack::Options),
     Dump(dump::Options),
     Export(export::Options),
     Correlate(correlate::Options),
@@ -69,6 +72,7 @@ enum Command {
     Diff(diff::Options),
     Bisect(bisect::Options),
     Report(report::Options),
+    Provenance(provenance::Options),
     Faults(faults::Options),
     Gates(gates::Options),
 }
@@ -113,6 +117,7 @@ fn run(command: Command) -> anyhow::Result<Outcome> {
         Command::Info(options) => info::run(&options),
         Command::Verify(options) => verify::run(&options),
         Command::Recover(options) => recover::run(&options),
+        Command::Pack(options) => pack::run(&options),
         Command::Dump(options) => dump::run(&options),
         Command::Export(options) => export::run(&options),
         Command::Correlate(options) => correlate::run(&options),
@@ -120,6 +125,7 @@ fn run(command: Command) -> anyhow::Result<Outcome> {
         Command::Diff(options) => diff::run(&options),
         Command::Bisect(options) => bisect::run(&options),
         Command::Report(options) => report::run(&options),
+        Command::Provenance(options) => provenance::run(&options),
         Command::Faults(options) => faults::run(&options),
         Command::Gates(options) => gates::run(&options),
     }

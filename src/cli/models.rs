@@ -7,7 +7,8 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::arith::{Isa, KvType};
 use crate::capture::records::{Header, ModelIdentity};
-use crate::model::{Hash, Model, Tokenizer};
+use crate::hash::Hash;
+use crate::model::{Model, Tokenizer};
 use crate::replay::forward::{PlainModel, Products};
 use crate::replay::recorded_kv_type;
 

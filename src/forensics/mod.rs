@@ -5,6 +5,7 @@ pub mod correlate;
 pub mod diff;
 pub mod localize;
 pub mod outcome;
+pub mod provenance;
 pub mod repetition;
 pub mod report;
 pub mod signs;

@@ -3,20 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use sha1::Sha1;
-use sha2::{Digest, Sha256};
-
 use crate::backend::mapped_file::MappedFile;
+use crate::hash::{Hash, SHA256_LIST, git_blob_sha1, sha256};
 use crate::model::{Architecture, ChatTemplate, Tokenizer};
-
-/// A hash with how it was computed: unlike algorithms are never compared.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Hash {
-    /// `sha256`; `git-blob-sha1`, which git gives the file; `sha256-list`, which `sha256sum FILES | sha256sum` prints.
-    pub algorithm: &'static str,
-    /// Lower-case hexadecimal digits.
-    pub hex: String,
-}
 
 /// Where a model came from and what identifies it.
 #[derive(Debug)]
@@ -99,42 +88,17 @@ impl ModelIdentity {
     }
 }
 
-/// SHA-256 of all parts, one behind the other.
-pub(crate) fn sha256(parts: &[&[u8]]) -> Hash {
-    let mut hasher = Sha256::new();
-    parts.iter().for_each(|part| hasher.update(part));
-    Hash { algorithm: "sha256", hex: hex(&hasher.finalize()) }
-}
-
-fn git_blob_sha1(bytes: &[u8]) -> Hash {
-    let mut hasher = Sha1::new();
-    hasher.update(format!("blob {}\0", bytes.len()).as_bytes());
-    hasher.update(bytes);
-    Hash { algorithm: "git-blob-sha1", hex: hex(&hasher.finalize()) }
-}
-
 fn sha256_list(files: &[Arc<MappedFile>]) -> Hash {
     let lines = files.iter().map(|file| {
         let name = file.path().file_name().unwrap_or_default().to_string_lossy();
         format!("{}  {name}\n", sha256(&[file.bytes()]).hex)
     });
-    Hash { algorithm: "sha256-list", hex: sha256(&[lines.collect::<String>().as_bytes()]).hex }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    Hash { algorithm: SHA256_LIST, hex: sha256(&[lines.collect::<String>().as_bytes()]).hex }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn hashes_are_what_the_usual_tools_print() {
-        // `printf 'hello\n' | sha256sum` and `git hash-object`.
-        assert_eq!(sha256(&[b"hel", b"lo\n"]).hex, "5891b5b522d5df086d0ff0b110fbd9d21bb4fc7163af34d08286a2e846f6be03");
-        assert_eq!(git_blob_sha1(b"hello\n").hex, "ce013625030ba8dba906f756967f9e9ca394464a");
-    }
 
     #[test]
     fn the_hash_of_a_list_covers_names_and_contents() {

@@ -27,7 +27,7 @@ pub use dequantize::write_dequantized;
 pub use error::{ModelError, Problem};
 pub use first_blocks::write_first_blocks;
 pub use generation_config::GenerationConfig;
-pub use identity::{Hash, ModelIdentity};
+pub use identity::ModelIdentity;
 pub use tokenizer::{TextStream, Tokenizer, TokenizerError};
 pub use weights::{AttentionWeights, ConvolutionWeights, LayerWeights, OperatorWeights, Tensor, Weights};
 

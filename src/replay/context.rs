@@ -14,6 +14,7 @@ use super::grammars::Grammars;
 use super::joined::joined;
 use super::preflight::Preflight;
 use super::recording::{RecordedSequence, Recording, RowId};
+use super::redaction;
 use super::rejection::Proposal;
 use super::report::{Place, Report};
 use super::rules::{Rules, RulesError};
@@ -74,7 +75,7 @@ impl<'a> Context<'a> {
 
     /// Whether the recorder left a field out, or put something else in its place.
     pub(super) fn is_redacted(&self, field: &str) -> bool {
-        self.recording.header().redactions.iter().any(|redaction| redaction.field == field)
+        redaction::is_redacted(self.recording.header(), field)
     }
 
     /// Number of logits in a row, as recorded; as loaded if the recorder did not say.
@@ -168,6 +169,10 @@ impl<'a> Sequence<'a> {
         self.grammar = context.grammars.trace(self.admission, steps, forced);
         if self.grammar.is_none() && context.is_redacted("constraint") && self.recorded.steps.iter().any(has_grammar) {
             self.grammar = Some(Err(Skip::not_recorded("grammars were left out of the capture")));
+        }
+        // Hashes of tokens are no tokens that a grammar could follow.
+        if let Some(skip) = redaction::blocks(CheckName::Masks, self.context.recording.header()) {
+            self.grammar = self.grammar.take().map(|_| Err(skip));
         }
     }
 
@@ -271,6 +276,7 @@ impl Masking {
         let Some(hash) = &record.applied_mask else { return Self::None };
         match context.recording.mask(hash) {
             Ok(Some(mask)) => Self::Mask(mask),
+            Ok(None) if context.is_redacted("mask") => Self::Unknown(Skip::missing("redacted in the capture: `mask`")),
             Ok(None) => Self::Unknown(Skip::missing("the mask that the sampler used is not in the capture")),
             Err(error) => {
                 Self::Unknown(Skip::missing(format!("the mask that the sampler used cannot be read: {error}")))

@@ -22,6 +22,7 @@ pub(crate) mod passage;
 mod preflight;
 pub mod recording;
 mod recover;
+pub(crate) mod redaction;
 pub mod rejection;
 mod remarks;
 pub mod render;

@@ -3,11 +3,13 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use super::redaction;
 use super::verdict::{CheckName, Skip};
 use crate::arith::{self, KvType};
-use crate::capture::records::{FORMAT_VERSION, Header, LabelledHash, LogitsTier};
+use crate::capture::records::{FORMAT_VERSION, Header, LogitsTier};
 use crate::grammar::{Backend, HOW_TO_BUILD};
-use crate::model::{Hash, Model, Tokenizer};
+use crate::hash::{Comparison, compare};
+use crate::model::{Model, Tokenizer};
 
 /// How far a check reaches on this capture, with this model, in this build.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -138,6 +140,9 @@ impl Preflight {
             preflight.blocked.insert(check, skip);
             (Level::None, why)
         };
+        if let Some(skip) = redaction::blocks(check, header) {
+            return block(self, skip);
+        }
         let foreign = || Skip::not_recorded(format!("the rules of `{}` are not known here", header.sampler_semantics));
         let tier = header.logits_tier;
         match check {
@@ -243,9 +248,9 @@ impl Facts {
         if let (Some(recorded), Some(model)) = (recorded, model) {
             let identity = &model.identity;
             same_vocabulary =
-                matches!(compare(&recorded.tokenizer_hashes, identity.tokenizer_hashes()), Comparison::Same);
+                matches!(compare(&recorded.tokenizer_hashes, identity.tokenizer_hashes()), Comparison::Same { .. });
             match compare(&recorded.hashes, identity.file_hashes()) {
-                Comparison::Same => same_vocabulary = true,
+                Comparison::Same { .. } => same_vocabulary = true,
                 Comparison::Different { algorithm, recorded: expected, here } => {
                     return Err(Box::new(WrongModel {
                         capture: capture.to_owned(),
@@ -268,7 +273,7 @@ impl Facts {
             ];
             for (part, recorded, here) in parts {
                 let differs = match compare(recorded, here) {
-                    Comparison::Same => continue,
+                    Comparison::Same { .. } => continue,
                     Comparison::Different { algorithm, recorded, here } => {
                         format!("the {part}'s {algorithm} was {recorded} and is {here} here")
                     }
@@ -287,36 +292,6 @@ impl Facts {
         let own_rules = header.sampler_semantics == OWN_RULES;
         Ok(Self { own_rules, arithmetic, grammar: grammars(header, &text, same_vocabulary), text })
     }
-}
-
-/// What two lists of labelled hashes say.
-enum Comparison {
-    Same,
-    Different { algorithm: String, recorded: String, here: String },
-    Unlike(String),
-}
-
-/// Compares hashes of the same algorithm only: every one that both sides have.
-fn compare(recorded: &[LabelledHash], here: &[Hash]) -> Comparison {
-    let pairs: Vec<(&LabelledHash, &Hash)> = recorded
-        .iter()
-        .filter_map(|hash| Some((hash, here.iter().find(|other| other.algorithm == hash.algorithm)?)))
-        .collect();
-    if let Some((recorded, here)) = pairs.iter().find(|(recorded, here)| !recorded.hex.eq_ignore_ascii_case(&here.hex))
-    {
-        return Comparison::Different {
-            algorithm: recorded.algorithm.clone(),
-            recorded: recorded.hex.clone(),
-            here: here.hex.clone(),
-        };
-    }
-    if pairs.is_empty() {
-        let names = |names: Vec<&str>| if names.is_empty() { "none".to_owned() } else { names.join(", ") };
-        let recorded = names(recorded.iter().map(|hash| hash.algorithm.as_str()).collect());
-        let here = names(here.iter().map(|hash| hash.algorithm).collect());
-        return Comparison::Unlike(format!("recorded hashes: {recorded}; hashes here: {here}"));
-    }
-    Comparison::Same
 }
 
 /// What differs, and what to do about it.

@@ -59,7 +59,9 @@ pub(super) fn enter(sequence: &Sequence<'_>, report: &mut Report) {
     if let Some(call) = repetition::call_again(&last_turn(admission.body.as_deref()), &answer) {
         remark(format!("the same call again: `{}` with {}", call.name, call.arguments));
     }
-    if let Some(fingerprint) = Fingerprint::of_free_draw(admission, &tokens) {
+    // Where prompts were left out, other prompts look the same.
+    let prompt_is_known = !sequence.context.is_redacted("prompt_tokens");
+    if let Some(fingerprint) = Fingerprint::of_free_draw(admission, &tokens).filter(|_| prompt_is_known) {
         report.free_draws.push(FreeDraw {
             fingerprint,
             request: admission.request,

@@ -18,6 +18,7 @@ use super::grammars::Grammars;
 use super::preflight::{Preflight, PreflightError};
 use super::recording::{RecordedRequest, Recording, RequestFault};
 use super::recover::{Recovered, recover};
+use super::redaction;
 use super::remarks;
 use super::report::{Place, Report};
 use super::rules::{Rules, RulesError};
@@ -214,13 +215,13 @@ fn check_request(context: &Context<'_>, request: &RecordedRequest, report: &mut 
         if report.wants(CheckName::Commit) {
             commit::check(&sequence, report);
         }
-        if report.wants(CheckName::Drafts) {
+        if report.wants(CheckName::Drafts) && !withheld(&sequence, CheckName::Drafts, report) {
             drafts::check(&sequence, report);
         }
         if report.wants(CheckName::Masks) {
             masks::check(&sequence, report);
         }
-        if report.wants(CheckName::Termination) {
+        if report.wants(CheckName::Termination) && !withheld(&sequence, CheckName::Termination, report) {
             termination::check(&sequence, report);
         }
         if report.wants(CheckName::Signs) {
@@ -229,6 +230,13 @@ fn check_request(context: &Context<'_>, request: &RecordedRequest, report: &mut 
         }
         check_rows(&sequence, &mut prompt_memory, report);
     }
+}
+
+/// Whether a check cannot be made for what was taken out of the capture, which is entered once per sequence.
+fn withheld(sequence: &Sequence<'_>, check: CheckName, report: &mut Report) -> bool {
+    let Some(skip) = redaction::blocks(check, sequence.context.recording.header()) else { return false };
+    report.enter(check, sequence.place(None, None), Verdict::skipped(skip));
+    true
 }
 
 /// The checks that ask what the grammar says.
@@ -250,6 +258,7 @@ fn check_rows(sequence: &Sequence<'_>, prompt_memory: &mut PromptMemory, report:
         return;
     }
     let mut execution = report.wants(Forward).then(|| start(sequence, prompt_memory));
+    let no_sampler = redaction::blocks(Sampler, context.recording.header());
     let mut output = Vec::new();
     for (number, step) in sequence.recorded.steps.iter().enumerate() {
         let is_joined = number < sequence.joined;
@@ -271,7 +280,11 @@ fn check_rows(sequence: &Sequence<'_>, prompt_memory: &mut PromptMemory, report:
             report.enter(Logits, place, unless_blocked(context, Logits, || logits::check(&row, &recovered)));
             if is_joined {
                 if row.is_judged() {
-                    report.enter(Sampler, place, sampler::check(&row, &recovered));
+                    let verdict = match &no_sampler {
+                        Some(skip) => Verdict::skipped(skip.clone()),
+                        None => sampler::check(&row, &recovered),
+                    };
+                    report.enter(Sampler, place, verdict);
                 }
                 if let Some(verdict) = accept::check(&row, &recovered) {
                     report.enter(Accept, place, verdict);

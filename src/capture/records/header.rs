@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::super::wire;
+use crate::hash::{Hash, Labelled};
 
 /// The first message of a capture: what made it, and under which rules.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -59,6 +60,22 @@ pub struct LabelledHash {
     pub algorithm: String,
     /// Lower-case hexadecimal digits.
     pub hex: String,
+}
+
+impl Labelled for LabelledHash {
+    fn algorithm(&self) -> &str {
+        &self.algorithm
+    }
+
+    fn hex(&self) -> &str {
+        &self.hex
+    }
+}
+
+impl From<&Hash> for LabelledHash {
+    fn from(hash: &Hash) -> Self {
+        Self { algorithm: hash.algorithm.to_owned(), hex: hash.hex.clone() }
+    }
 }
 
 /// What identifies a model.

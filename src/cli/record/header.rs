@@ -3,12 +3,14 @@
 use super::settings::{Settings, Sizes};
 use super::speculation::Drafting;
 use crate::arith::Isa;
-use crate::backend::DeviceDescription;
+use crate::backend::{DeviceDescription, KernelDescription};
+use crate::built_from;
 use crate::capture::records::{
     Component, Device, FORMAT_VERSION, Header, KernelIdentity, LabelledHash, ModelIdentity, Recorder,
 };
 use crate::engine::Clock;
-use crate::model::{Hash, Model, Tokenizer};
+use crate::hash::Hash;
+use crate::model::{Model, Tokenizer};
 
 /// The header of a capture that this build makes of `model`, running on `device`.
 pub(super) fn header(
@@ -25,7 +27,7 @@ pub(super) fn header(
         recorder: Recorder {
             name: "stepscope".to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            build: Some(format!("{}-{}", std::env::consts::ARCH, std::env::consts::OS)),
+            build: Some(built_from::in_words()),
         },
         sampler_semantics: "stepscope".to_owned(),
         arithmetic_version: Some(device.arithmetic_version),
@@ -56,7 +58,7 @@ fn identity(model: &Model, sizes: &Sizes) -> ModelIdentity {
 }
 
 fn hashes(hashes: &[Hash]) -> Vec<LabelledHash> {
-    hashes.iter().map(|hash| LabelledHash { algorithm: hash.algorithm.to_owned(), hex: hash.hex.clone() }).collect()
+    hashes.iter().map(LabelledHash::from).collect()
 }
 
 fn device_record(device: &DeviceDescription) -> Device {
@@ -65,10 +67,8 @@ fn device_record(device: &DeviceDescription) -> Device {
         Isa::Avx2 => "avx2",
         Isa::Avx512 => "avx512",
     });
-    let kernel = |kernel: &crate::backend::KernelDescription| KernelIdentity {
-        name: kernel.name.clone(),
-        hashes: vec![LabelledHash { algorithm: "blake3".to_owned(), hex: kernel.blake3.clone() }],
-    };
+    let kernel =
+        |kernel: &KernelDescription| KernelIdentity { name: kernel.name.clone(), hashes: hashes(&kernel.hashes) };
     Device {
         backend: device.backend.to_owned(),
         name: device.name.clone(),

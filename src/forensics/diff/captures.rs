@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::Capture;
 use crate::capture::records::{Header, LabelledHash, ModelIdentity};
 use crate::replay::gaps::Gaps;
+use crate::replay::redaction::is_redacted;
 
 /// Why captures cannot be compared.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -23,6 +24,16 @@ pub enum DiffError {
         algorithm: String,
         /// The hashes.
         found: Box<[String; 2]>,
+    },
+    /// Tokens of one are hashes with a salt of its own.
+    #[error(
+        "{capture}: its tokens are hashes (`{field}` is redacted), which are no other capture's: compare what it was packed from"
+    )]
+    Redacted {
+        /// Name of the capture.
+        capture: String,
+        /// The field that is redacted.
+        field: &'static str,
     },
     /// No request is called so.
     #[error("{capture}: no request has the client id or number {id:?}")]
@@ -51,6 +62,13 @@ const PATHS: [&str; 6] = ["model", "requests", "out", "outputs", "draft-model", 
 /// # Errors
 /// If they were recorded with different models or tokenizers.
 pub(super) fn check_models(captures: [Capture<'_>; 2]) -> Result<Vec<String>, DiffError> {
+    for capture in captures {
+        let hashed = ["emitted", "drafts"].into_iter().find(|field| is_redacted(capture.recording.header(), field));
+        if let Some(field) = hashed {
+            let capture = capture.name.to_owned();
+            return Err(DiffError::Redacted { capture, field });
+        }
+    }
     let mut unknown = Vec::new();
     type Hashes = fn(&ModelIdentity) -> &Vec<LabelledHash>;
     let parts: [(&'static str, Hashes); 2] =

@@ -8,6 +8,7 @@ use crate::capture::{CaptureError, CaptureReader, RequestRecords};
 use crate::forensics::repetition::Call;
 use crate::model::Tokenizer;
 use crate::replay::CallFormat;
+use crate::replay::redaction::is_redacted;
 use crate::replay::tools::{begins, tools_of, without_end};
 use crate::types::SequenceId;
 
@@ -75,6 +76,9 @@ fn outcome(
     expected: Option<&[Call]>,
 ) -> Result<Result<CallOutcome, NoOutcome>, CaptureError> {
     let (nothing, not_known) = (Ok(Err(NoOutcome::NothingToJudge)), Ok(Err(NoOutcome::NotKnown)));
+    if ["body", "emitted"].into_iter().any(|field| is_redacted(reader.header(), field)) {
+        return not_known;
+    }
     let Some(admission) = &records.admission else { return not_known };
     let Some(body) = body(admission) else { return not_known };
     let Some(tools) = tools_of(&body) else { return nothing };

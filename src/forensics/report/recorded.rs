@@ -121,15 +121,20 @@ fn model(model: &ModelIdentity) -> Vec<String> {
     lines
 }
 
+/// Kernels that are told one by one; `provenance` is there for the rest.
+const KERNELS_TOLD: usize = 3;
+
 fn device(device: &Device) -> Vec<String> {
     let name = device.name.as_deref().unwrap_or("name unknown");
     let isa = device.isa.as_deref().unwrap_or("isa unknown");
     let threads = device.threads.map_or("?".to_owned(), |threads| threads.to_string());
-    let kernels = device.kernels.iter().map(|kernel| {
+    let kernels = device.kernels.iter().take(KERNELS_TOLD).map(|kernel| {
         let hashes: Vec<String> = kernel.hashes.iter().map(|hash| format!("{} {}", hash.algorithm, hash.hex)).collect();
         format!("kernels {} {}", kernel.name, hashes.join(", "))
     });
-    [format!("{}, {name}, {isa}, {threads} threads", device.backend)].into_iter().chain(kernels).collect()
+    let untold = device.kernels.len().saturating_sub(KERNELS_TOLD);
+    let untold = (untold > 0).then(|| format!("kernels {untold} more: `stepscope provenance` lists them"));
+    [format!("{}, {name}, {isa}, {threads} threads", device.backend)].into_iter().chain(kernels).chain(untold).collect()
 }
 
 fn tier_name(tier: LogitsTier) -> &'static str {

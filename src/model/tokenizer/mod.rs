@@ -14,8 +14,8 @@ pub(crate) use byte_level::character_of;
 pub(crate) use gguf::from_gguf;
 pub(crate) use json::from_json;
 
+use crate::hash::{Hash, sha256};
 use crate::model::error::Problem;
-use crate::model::identity::{Hash, sha256};
 use crate::types::TokenId;
 
 /// A text that could not be tokenized.

@@ -97,6 +97,9 @@ fn same_calls(verdict: &mut Verdict, sequence: &Sequence<'_>, completion: &Compl
     if !context.is_own() {
         return;
     }
+    if ["body", "tool_calls", "emitted"].into_iter().any(|field| context.is_redacted(field)) {
+        return verdict.skip(Skip::missing("calls are redacted in the capture, or what they answer"));
+    }
     let body = sequence.admission.body.as_deref().and_then(|body| serde_json::from_str(body).ok());
     let failed = matches!(completion.stop, Some(StopReason::Failed(_) | StopReason::Cancelled));
     let Some(tools) = body.as_ref().and_then(tools_of).filter(|_| !failed) else {

@@ -67,7 +67,8 @@ impl<'a> Progress<'a> {
                 1 => undrafted(verdict, step),
                 _ => speculation(verdict, self.sequence, step, !is_prefill(step, self.prompt().len())),
             }
-            if self.sequence.admission.constraint.is_none() {
+            let is_known = !self.sequence.context.is_redacted("constraint");
+            if self.sequence.admission.constraint.is_none() && is_known {
                 unconstrained(verdict, step);
             }
         }
