@@ -1,6 +1,9 @@
 //! `stepscope faults`: the faults that can be planted, and which check catches each.
 
+mod cause;
 mod parting;
+mod requests;
+mod table;
 mod teeth;
 
 use serde_json::json;

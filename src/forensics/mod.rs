@@ -8,3 +8,4 @@ pub mod outcome;
 pub mod repetition;
 pub mod report;
 pub mod signs;
+pub mod what_if;
