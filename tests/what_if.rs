@@ -21,14 +21,16 @@ use stepscope::model::synthetic::SyntheticModel;
 struct Recorded {
     capture: PathBuf,
     models: Vec<String>,
+    /// The folder that it lies in.
+    _bench: Option<Bench>,
 }
 
 impl Recorded {
-    fn of(bench: &Bench, arguments: &[&str]) -> Self {
+    fn of(bench: Bench, arguments: &[&str]) -> Self {
         let recorded = bench.record(arguments);
         assert_eq!(recorded.run.status, 0, "{}", recorded.run.stderr);
         let model = bench.path("model.gguf").display().to_string();
-        Self { capture: recorded.capture, models: vec!["--model".to_owned(), model] }
+        Self { capture: recorded.capture, models: vec!["--model".to_owned(), model], _bench: Some(bench) }
     }
 
     fn incident(name: &str) -> Self {
@@ -36,7 +38,7 @@ impl Recorded {
         let text = |name: &str| path(name).display().to_string();
         let models = [("--model", "target.gguf"), ("--draft-model", "draft.gguf")];
         let models = models.into_iter().flat_map(|(flag, file)| [flag.to_owned(), text(file)]).collect();
-        Self { capture: path(name), models }
+        Self { capture: path(name), models, _bench: None }
     }
 
     fn run(&self, request: &str, step: u64, more: &[&str]) -> Run {
@@ -92,13 +94,16 @@ fn bench() -> Bench {
 /// Every change of a request that changes nothing: greedy is what it was, and drafts decide nothing but how fast it goes.
 #[test]
 fn what_decides_nothing_changes_nothing() {
-    let recorded = Recorded::of(&bench(), &["--drafter", "random", "--drafts", "5"]);
+    let recorded = Recorded::of(bench(), &["--drafter", "random", "--drafts", "5"]);
     for id in ["greedy", "drawn", "unseeded", "pattern"] {
         let steps = recorded.steps(id);
         let step = steps[steps.len() / 2].step;
         for sets in [&["--set", "drafter=none"][..], &["--set", "drafts=2", "--set", "scheduling=async"]] {
             let found = recorded.found(0, id, step, sets);
-            assert_eq!((&found["reproduced"], &found["changes"], &found["parts"]), (&json!(true), &json!(false), &Value::Null));
+            assert_eq!(
+                (&found["reproduced"], &found["changes"], &found["parts"]),
+                (&json!(true), &json!(false), &Value::Null)
+            );
             assert_eq!(found["changed"]["tokens"], json!(tokens(&steps)), "{id}");
             assert_eq!(found["control"]["steps"], steps.len(), "{id}");
         }
@@ -114,7 +119,7 @@ fn what_decides_nothing_changes_nothing() {
 
 #[test]
 fn another_seed_parts_at_the_step_or_later_and_never_before() {
-    let recorded = Recorded::of(&bench(), &["--drafter", "random", "--drafts", "3"]);
+    let recorded = Recorded::of(bench(), &["--drafter", "random", "--drafts", "3"]);
     let steps = recorded.steps("drawn");
     let all = tokens(&steps);
     for (index, step) in steps.iter().enumerate() {
@@ -129,11 +134,8 @@ fn another_seed_parts_at_the_step_or_later_and_never_before() {
         assert_eq!((run.status, &found["differ"]), (i32::from(differ > 0), &json!(differ)));
         if differ > 0 {
             assert_eq!(found["parts"]["index"], same);
-            let recorded_step = steps.iter().find(|step| tokens(&steps[..]).len() > same && {
-                let up_to = steps.iter().take_while(|other| other.step <= step.step);
-                up_to.map(|step| step.emitted.len()).sum::<usize>() > same
-            });
-            assert_eq!(found["parts"]["step"], json!(recorded_step.map(|step| step.step)));
+            let emits = (1..=steps.len()).find(|count| tokens(&steps[..*count]).len() > same).unwrap();
+            assert_eq!(found["parts"]["step"], steps[emits - 1].step);
             assert_eq!(found["parts"]["sides"][0]["step"], found["parts"]["step"]);
             assert_eq!(found["parts"]["sides"][1]["token"], changed[same]);
         }
@@ -142,14 +144,17 @@ fn another_seed_parts_at_the_step_or_later_and_never_before() {
 
 #[test]
 fn a_forced_token_comes_first_in_its_step() {
-    let recorded = Recorded::of(&bench(), &["--drafter", "random", "--drafts", "3"]);
+    let recorded = Recorded::of(bench(), &["--drafter", "random", "--drafts", "3"]);
     let steps = recorded.steps("greedy");
     let index = steps.len() / 2;
     let (step, before) = (&steps[index], tokens(&steps[..index]).len());
     let other = (step.emitted[0] + 1) % 64;
     let found = recorded.found(1, "greedy", step.step, &["--set", &format!("token={other}")]);
     let parts = &found["parts"];
-    assert_eq!((&parts["kind"], &parts["index"], &parts["step"]), (&json!("tokens"), &json!(before), &json!(step.step)));
+    assert_eq!(
+        (&parts["kind"], &parts["index"], &parts["step"]),
+        (&json!("tokens"), &json!(before), &json!(step.step))
+    );
     assert_eq!((&parts["sides"][0]["token"], &parts["sides"][1]["token"]), (&json!(step.emitted[0]), &json!(other)));
     assert!(parts["sides"][1]["rank"].as_u64() > Some(0), "{parts:#}");
     let same = recorded.found(0, "greedy", step.step, &["--set", &format!("token={}", step.emitted[0])]);
@@ -158,7 +163,7 @@ fn a_forced_token_comes_first_in_its_step() {
 
 #[test]
 fn ends_and_grammars_change_from_the_step_on() {
-    let recorded = Recorded::of(&bench(), &[]);
+    let recorded = Recorded::of(bench(), &[]);
     let steps = recorded.steps("greedy");
     let found = recorded.found(1, "greedy", steps[10].step, &["--set", "max_tokens=15"]);
     assert_eq!((&found["changed"]["stop"], &found["differ"]), (&json!("max_tokens"), &json!(15)), "{found:#}");
@@ -208,7 +213,7 @@ fn a_recording_under_a_fault_comes_out_with_the_fault_alone() {
 
 #[test]
 fn what_cannot_be_run_is_refused_with_what_is_expected() {
-    let recorded = Recorded::of(&bench(), &[]);
+    let recorded = Recorded::of(bench(), &[]);
     let refused = |request: &str, step: u64, more: &[&str], words: &str| {
         let run = recorded.run(request, step, more);
         assert_eq!(run.status, 2, "{more:?}: {}", run.stdout);
@@ -226,7 +231,8 @@ fn what_cannot_be_run_is_refused_with_what_is_expected() {
     refused("greedy", 1, &["--set", "token=9999999"], "ids below");
     refused("greedy", 3, &["--set", "max_tokens=99"], "up to 30");
     refused("greedy", 1, &[], "--set");
-    let incident = Recorded { models: Recorded::incident("clean.mcap").models[..2].to_vec(), ..Recorded::incident("clean.mcap") };
+    let incident =
+        Recorded { models: Recorded::incident("clean.mcap").models[..2].to_vec(), ..Recorded::incident("clean.mcap") };
     let run = incident.run("call-00", 1, &["--set", "temperature=0"]);
     assert_eq!(run.status, 2);
     assert!(run.stderr.contains("--draft-model"), "{}", run.stderr);

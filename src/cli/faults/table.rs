@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::cause::{Condition, Correlated, Operation};
 use super::teeth::{Bite, Honest};
+use crate::engine::faults::Fault;
 use crate::replay::FINDINGS_KEPT;
 
 pub(super) fn table_json(bites: &[Bite], honest: &Honest) -> Value {
@@ -33,7 +34,8 @@ pub(super) fn table_json(bites: &[Bite], honest: &Honest) -> Value {
                 json!({"true": [counts.failing_true, counts.all_true], "false": [counts.failing_false, counts.all_false]})
             }),
             "condition_equivalents": condition.map(|found| &found.equivalents),
-            "condition_expected": bite.fault.condition(),
+            "condition_expected": bite.fault.condition().map(|expected| expected.predicate),
+            "condition_is_own": bite.fault.condition().map(|expected| expected.is_own),
             "layer": operation.and_then(|found| found.layer),
             "operation": operation.map(|found| json!([found.name, found.how])),
             "operation_expected": bite.fault.operation(),
@@ -71,7 +73,8 @@ pub(super) fn table(out: &mut dyn Write, bites: &[Bite], honest: &Honest) -> any
         out,
         "`condition` is what `correlate` ranks first, with the bad steps among those where it holds and where it does not. Bad are \
          the steps in which the check that should catch the fault has findings (`finding:CHECK`); where that is `forward` or `logits`, \
-         those that are not what the model gives (`diverged`). `none` stands where no condition goes with them, and `-` where the \
+         those that are not what the model gives (`diverged`). Of each answer the first bad step counts, and so `beside` marks a condition that \
+         holds where the fault acts first and is not what decides whether it does: that is no column, or tells less of these few steps. `none` stands where no condition goes with them, and `-` where the \
          findings are not of steps, but of how a request was taken in or what was told of its answer. `operation` is what `localize` \
          names; `none` where every row is what the model gives. Of the clean runs, the bad steps are those of `finding`, of `diverged`, \
          and of `forced-misrank`.\n"
@@ -83,6 +86,7 @@ pub(super) fn table(out: &mut dyn Write, bites: &[Bite], honest: &Honest) -> any
     writeln!(out, "|---|---|---|---|---|---|---|---|---|---|")?;
     for bite in bites {
         let found: Vec<String> = bite.caught.iter().map(|(check, count)| format!("{check} {count}")).collect();
+        let way_is_known = bite.way.is_some();
         let way = bite.way.unwrap_or("**nothing: MISSED**");
         let Bite { fault, changed, caught_in, elsewhere, correlated, operation, .. } = bite;
         writeln!(
@@ -91,8 +95,8 @@ pub(super) fn table(out: &mut dyn Write, bites: &[Bite], honest: &Honest) -> any
             fault.description(),
             fault.check(),
             found.join(", "),
-            correlated.as_ref().map_or("-".to_owned(), condition_cell),
-            operation_cell(operation.as_ref()),
+            correlated.as_ref().map_or("-".to_owned(), |correlated| condition_cell(*fault, correlated)),
+            if way_is_known { operation_cell(operation.as_ref()) } else { "-".to_owned() },
         )?;
     }
     Ok(())
@@ -103,13 +107,16 @@ fn told(count: usize, what: &str) -> String {
 }
 
 /// The condition with its counts; a vertical bar would end the cell, and no expression has one.
-fn condition_cell(correlated: &Correlated) -> String {
+fn condition_cell(fault: Fault, correlated: &Correlated) -> String {
     match &correlated.condition {
-        Some(Condition { predicate, counts, .. }) => format!(
-            "`{predicate}`: {} of {} against {} of {}",
-            counts.failing_true, counts.all_true, counts.failing_false, counts.all_false
-        ),
-        None if correlated.bad_steps > 0 => "none".to_owned(),
+        Some(Condition { predicate, counts, .. }) => {
+            let beside = if fault.condition().is_some_and(|expected| expected.is_own) { "" } else { "beside: " };
+            format!(
+                "{beside}`{predicate}`: {} of {} against {} of {}, by `{}`",
+                counts.failing_true, counts.all_true, counts.failing_false, counts.all_false, correlated.label
+            )
+        }
+        None if correlated.bad_steps > 0 => format!("none, by `{}`", correlated.label),
         None => "-".to_owned(),
     }
 }

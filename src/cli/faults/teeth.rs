@@ -14,7 +14,7 @@ use super::table::{table, table_json};
 use crate::arith::{Isa, KvType};
 use crate::capture::CaptureReader;
 use crate::cli::{Outcome, output, record};
-use crate::engine::faults::{Area, Fault};
+use crate::engine::faults::{Area, Condition as Expected, Fault};
 use crate::forensics::correlate::Label;
 use crate::model::synthetic::SyntheticModel;
 use crate::model::{Model, write_first_blocks};
@@ -73,7 +73,7 @@ impl Bite {
     pub(super) fn is_explained(&self) -> bool {
         let condition = self.correlated.as_ref().and_then(|correlated| correlated.condition.as_ref());
         let is_condition = match (self.fault.condition(), condition) {
-            (Some(expected), Some(found)) => {
+            (Some(Expected { predicate: expected, .. }), Some(found)) => {
                 found.predicate == expected || found.equivalents.iter().any(|equivalent| equivalent == expected)
             }
             (expected, found) => expected.is_none() && found.is_none(),

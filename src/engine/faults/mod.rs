@@ -11,7 +11,7 @@ mod params;
 mod sampler;
 mod tools;
 
-pub use self::catalogue::{Area, Fault, UnknownFault};
+pub use self::catalogue::{Area, Condition, Fault, UnknownFault};
 use self::grammar::Astray;
 pub(super) use self::sampler::Surroundings;
 use crate::backend::Backend;
