@@ -28,6 +28,14 @@ fn every_fault_is_caught_and_clean_runs_are_clean() {
     let astray: Vec<&Value> = faults.iter().filter(|fault| count(fault, "findings_elsewhere") > 0).collect();
     assert!(astray.is_empty(), "findings that the fault does not explain: {astray:#?}");
     assert_eq!(table["clean"]["findings"], 0);
+    assert_eq!((&table["clean"]["conditions"], &table["clean"]["operations"]), (&json!([]), &json!([])));
+    for fault in faults {
+        let (condition, expected) = (&fault["condition"], &fault["condition_expected"]);
+        let same = fault["condition_equivalents"].as_array().is_some_and(|equivalents| equivalents.contains(expected));
+        assert!(condition == expected || same, "correlate: {fault:#}");
+        assert_eq!(fault["operation"], fault["operation_expected"], "localize: {fault:#}");
+        assert_eq!(fault["is_explained"], true, "{fault:#}");
+    }
     assert!(table["clean"]["step_records"].as_u64() >= Some(5_000), "{}", table["clean"]);
     assert!(table["clean"]["rows"].as_u64() >= Some(16_828), "{}", table["clean"]);
     assert_eq!(run.status, 0);
@@ -47,7 +55,7 @@ fn committed_faults() -> Vec<&'static str> {
     for row in &rows {
         let number = |column: usize| row[column].parse::<u64>().unwrap_or_else(|error| panic!("{row:?}: {error}"));
         assert!(number(3) > 0 && number(5) > 0 && number(6) == 0, "{row:?}");
-        let findings: Vec<&str> = row[7].trim_end_matches(" |").split(", ").collect();
+        let findings: Vec<&str> = row[7].split(", ").collect();
         assert!(findings.iter().any(|finding| finding.starts_with(row[4])), "{row:?}");
     }
     let count = rows.len();
@@ -61,6 +69,17 @@ fn the_committed_table_is_of_these_faults() {
     let listed = listed();
     let names: Vec<&str> = listed.iter().map(|fault| fault["name"].as_str().unwrap()).collect();
     assert_eq!(committed_faults(), names, "{AGAIN}");
+    let committed = include_str!("../docs/teeth.md").lines().filter(|line| line.starts_with("| `"));
+    for (row, fault) in committed.zip(&listed) {
+        let cells: Vec<&str> = row.trim_end_matches(" |").split(" | ").collect();
+        match fault["condition"].as_str() {
+            Some(condition) => assert!(cells[8].contains(&format!("`{condition}`: ")), "{row} {AGAIN}"),
+            None => assert!(cells[8] == "-" || cells[8].starts_with("none, by `"), "{row} {AGAIN}"),
+        }
+        let operation = fault["operation"].as_array();
+        let told = operation.map(|told| format!("{}: {}", told[0].as_str().unwrap(), told[1].as_str().unwrap()));
+        assert!(cells[9].ends_with(&told.unwrap_or("none".to_owned())), "{row} {AGAIN}");
+    }
 }
 
 fn listed() -> Vec<Value> {

@@ -1,6 +1,9 @@
 //! `stepscope faults`: the faults that can be planted, and which check catches each.
 
+mod cause;
 mod parting;
+mod requests;
+mod table;
 mod teeth;
 
 use serde_json::json;
@@ -13,10 +16,11 @@ use crate::engine::faults::Fault;
 /// Each fault has the shape of a real bug. `--teeth` records small requests on a random model of its own, without a fault and
 /// with each one, in the ways of running in which it can bite, and replays them all: a fault has to change an answer, and the
 /// check that should catch it has to find something in a request whose answer it changed, at the step where that request
-/// parts from the clean run or later. Clean runs of the same requests have to be without findings.
+/// parts from the clean run or later; and `correlate` and `localize` have to name the condition and the operation that the fault
+/// is known by, and nothing of a fault that has none. Clean runs of the same requests have to be without findings, conditions and operations.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
-Exit status: 0 listed, or every fault was caught; 1 a fault was missed, changed nothing, or a clean run has findings; \
+Exit status: 0 listed, or every fault was caught; 1 a fault was missed, changed nothing or is told by another condition or operation, or a clean run has any; \
 2 could not run.
 
 Example: stepscope faults --teeth > docs/teeth.md")]
@@ -47,6 +51,8 @@ pub fn run(options: &Options) -> anyhow::Result<Outcome> {
                 "area": fault.area().name(),
                 "description": fault.description(),
                 "check": fault.check(),
+                "condition": fault.condition().map(|condition| condition.predicate),
+                "operation": fault.operation(),
             })
         };
         let list = serde_json::to_string_pretty(&Fault::all().map(entry).collect::<Vec<_>>())?;

@@ -6,7 +6,7 @@ use anyhow::{Context as _, bail};
 
 use super::Outcome;
 use super::dump::find_request;
-use super::models::{Found, IsaChoice, Loaded, Models, progress_bar};
+use super::models::{Found, IsaChoice, Loaded, ModelOptions, Models, progress_bar};
 use super::output::to_stdout;
 use crate::capture::CaptureReader;
 use crate::forensics::localize::{Job, localize, render};
@@ -33,6 +33,7 @@ A capture has sketches if it was recorded with --sketches on. One without is com
 the step is run again as if one thing after the other had been done to it (the operations of all layers or of one zeroed, the \
 state read so many columns earlier or later, a token read twice), and the operation is named if every row of the step comes out \
 bit for bit as it is recorded.\n\n\
+A draft model is not run, for drafts are taken as they are recorded; that it is the recorded one is checked.\n\n\
 --json prints one object: request, client_id, choice, step, row, position, layer, op, how, expected, found, later (how many \
 operations of the row after it differ, too), conditions (of the step); columns where it is stale (positive: earlier), from where it \
 is foreign, relative where it drifts or differs; sketches (recorded or re-executed) and supposed; missing; and rows \
@@ -43,13 +44,8 @@ Example: stepscope localize C.mcap --model M.gguf --request call-00")]
 pub struct Options {
     /// The capture.
     capture: PathBuf,
-    /// The model that was recorded. Without it, the cache folder is searched for one of its name or length.
-    #[arg(long, value_name = "MODEL")]
-    model: Option<PathBuf>,
-    /// The draft model that was recorded. It is not run, for drafts are taken as they are recorded; that it is the recorded
-    /// one is checked.
-    #[arg(long, value_name = "MODEL")]
-    draft_model: Option<PathBuf>,
+    #[command(flatten)]
+    models: ModelOptions,
     /// Only this request: the id its client gave it, or its number.
     #[arg(long, value_name = "ID")]
     request: Option<String>,
@@ -77,12 +73,12 @@ pub fn run(options: &Options) -> anyhow::Result<Outcome> {
     let request = options.request.as_deref().map(|id| find_request(&reader, id)).transpose()?;
     let recording = &CaptureRecording::new(reader);
     let isa = options.isa.isa();
-    let mut models = Models::new(options.model.as_deref(), isa);
+    let mut models = Models::new(options.models.model.as_deref(), isa);
     let plain = match models.of(recording.header())? {
         Found::Model(model) => model.plain(recording.header())?,
         Found::None(why) => bail!("{name}: {why}"),
     };
-    if let Some(path) = &options.draft_model {
+    if let Some(path) = &options.models.draft_model {
         Loaded::load(path, isa)?.draft_of(recording.header())?;
     }
     let pool = rayon::ThreadPoolBuilder::new()

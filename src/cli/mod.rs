@@ -24,6 +24,7 @@ pub mod replay;
 pub mod report;
 mod tokenizer;
 pub mod verify;
+pub mod what_if;
 
 use std::process::ExitCode;
 
@@ -71,6 +72,7 @@ enum Command {
     Localize(localize::Options),
     Diff(diff::Options),
     Bisect(bisect::Options),
+    WhatIf(what_if::Options),
     Report(report::Options),
     Provenance(provenance::Options),
     Faults(faults::Options),
@@ -124,6 +126,7 @@ fn run(command: Command) -> anyhow::Result<Outcome> {
         Command::Localize(options) => localize::run(&options),
         Command::Diff(options) => diff::run(&options),
         Command::Bisect(options) => bisect::run(&options),
+        Command::WhatIf(options) => what_if::run(&options),
         Command::Report(options) => report::run(&options),
         Command::Provenance(options) => provenance::run(&options),
         Command::Faults(options) => faults::run(&options),

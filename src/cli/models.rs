@@ -10,7 +10,18 @@ use crate::capture::records::{Header, ModelIdentity};
 use crate::hash::Hash;
 use crate::model::{Model, Tokenizer};
 use crate::replay::forward::{PlainModel, Products};
-use crate::replay::recorded_kv_type;
+use crate::replay::{Preflight, recorded_kv_type};
+
+/// The models of a capture, as options.
+#[derive(Clone, Debug, clap::Args)]
+pub(super) struct ModelOptions {
+    /// The model that was recorded. Without it, the cache folder is searched for one of its name or length.
+    #[arg(long, value_name = "MODEL")]
+    pub(super) model: Option<PathBuf>,
+    /// The draft model that was recorded, for a capture of the drafter `model`.
+    #[arg(long, value_name = "MODEL")]
+    pub(super) draft_model: Option<PathBuf>,
+}
 
 /// How matrix products are computed.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
@@ -111,6 +122,17 @@ impl Loaded {
     /// Reads the model at `path`.
     pub(super) fn load(path: &Path, isa: Isa) -> anyhow::Result<Self> {
         Ok(Self { path: path.to_owned(), model: Model::load(path)?, isa })
+    }
+
+    /// Where it was read from.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Refuses it where a capture was recorded with another one.
+    pub(super) fn check(&self, capture: &str, header: &Header) -> anyhow::Result<()> {
+        Preflight::new(capture, header, Some(&self.model), "")?;
+        Ok(())
     }
 
     /// Its tokenizer.

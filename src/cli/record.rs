@@ -9,6 +9,7 @@ mod output_file;
 mod outputs;
 pub(in crate::cli) mod paths;
 mod requests;
+mod rerun;
 mod settings;
 mod speculation;
 mod summary;
@@ -28,10 +29,11 @@ use self::output_file::OutputFile;
 use self::outputs::OutputLine;
 pub(in crate::cli) use self::requests::Preparation;
 use self::requests::{Line, read};
-use self::settings::Settings;
-pub(in crate::cli) use self::settings::{context_length, read_config};
+pub(in crate::cli) use self::rerun::{Asked, Turn, options as rerun_options, rerun};
+use self::settings::{Settings, Sizes};
+pub(in crate::cli) use self::settings::{context_length, known_keys, read_config};
 pub(in crate::cli) use self::summary::Summary;
-use crate::backend::{self, BackendOptions};
+use crate::backend::{self, Backend, BackendError, BackendOptions};
 use crate::capture::tap::CaptureTap;
 use crate::capture::{CaptureWriter, WriterOptions};
 use crate::cli::Outcome;
@@ -66,30 +68,12 @@ fn record_with(settings: Settings) -> anyhow::Result<Summary> {
     let clock = Clock::start();
     let model = Model::load(&settings.model)?;
     let sizes = settings.sizes(&model.config)?;
-    let backend = backend::open(
-        settings.backend,
-        &model,
-        &BackendOptions {
-            threads: settings.threads,
-            isa: settings.isa,
-            kv_type: settings.kv_type,
-            pages: sizes.pages,
-            state_slots: settings.max_batch,
-            snapshots: sizes.pages,
-            drafts: settings.speculation.room(),
-            sketches: settings.sketches,
-        },
-    )?;
+    let backend = open_backend(&settings, &sizes, &model, settings.speculation.room())?;
     let grammars = Grammars::new(&model, settings.grammar, settings.reasoning_end.as_deref())?;
     let preparation = Preparation::new(&model, grammars, settings.overrides.clone(), sizes.context_length, &clock)?;
     let preparation = preparation.with_tool_format(settings.tool_format).with_fault(settings.inject);
     let prepared: Vec<Line> = lines.into_iter().map(|line| preparation.prepare(line)).collect();
-    let config = EngineConfig {
-        max_batch: settings.max_batch,
-        prefill_chunk: settings.prefill_chunk,
-        prefix_cache: settings.prefix_cache,
-        context_length: sizes.context_length,
-    };
+    let config = engine_config(&settings, &sizes);
     config.check(&backend.capacity())?;
     let drafting = speculation::open(&settings, &sizes, &model)?;
     let header = header::header(&settings, &sizes, &model, &backend.device(), &drafting, &clock);
@@ -127,6 +111,35 @@ fn record_with(settings: Settings) -> anyhow::Result<Summary> {
     }
     outputs.map(OutputFile::finish).transpose()?;
     Ok(summary)
+}
+
+/// The device, with room for so many drafts.
+fn open_backend(
+    settings: &Settings,
+    sizes: &Sizes,
+    model: &Model,
+    drafts: usize,
+) -> Result<Box<dyn Backend>, BackendError> {
+    let options = BackendOptions {
+        threads: settings.threads,
+        isa: settings.isa,
+        kv_type: settings.kv_type,
+        pages: sizes.pages,
+        state_slots: settings.max_batch,
+        snapshots: sizes.pages,
+        drafts,
+        sketches: settings.sketches,
+    };
+    backend::open(settings.backend, model, &options)
+}
+
+fn engine_config(settings: &Settings, sizes: &Sizes) -> EngineConfig {
+    EngineConfig {
+        max_batch: settings.max_batch,
+        prefill_chunk: settings.prefill_chunk,
+        prefix_cache: settings.prefix_cache,
+        context_length: sizes.context_length,
+    }
 }
 
 /// A line of the request file, once the engine has it or has refused it.

@@ -6,7 +6,7 @@ use anyhow::Context as _;
 use serde_json::{Value, json};
 
 use super::Outcome;
-use super::models::{Found, IsaChoice, Loaded, Models, progress_bar};
+use super::models::{Found, IsaChoice, Loaded, ModelOptions, Models, progress_bar};
 use super::output::to_stdout;
 use crate::capture::CaptureReader;
 use crate::replay::recording::Recording;
@@ -22,12 +22,8 @@ pub struct Options {
     /// Captures to replay.
     #[arg(required = true, value_name = "CAPTURE")]
     captures: Vec<PathBuf>,
-    /// The model that was recorded. Without it, the cache folder is searched for one of its name or length.
-    #[arg(long, value_name = "MODEL")]
-    model: Option<PathBuf>,
-    /// The draft model that was recorded, for a capture of the drafter `model`.
-    #[arg(long, value_name = "MODEL")]
-    draft_model: Option<PathBuf>,
+    #[command(flatten)]
+    models: ModelOptions,
     /// Checks to run, separated by commas: prompt, params, validity, logits, forward, drafts, masks, applied-mask, sampler,
     /// accept, commit, termination, signs.
     #[arg(long, value_delimiter = ',', value_name = "LIST", conflicts_with = "level")]
@@ -63,8 +59,8 @@ pub fn run(options: &Options) -> anyhow::Result<Outcome> {
         .context("cannot start the worker threads")?;
     let mut report = Report::default();
     let isa = options.isa.isa();
-    let mut models = Models::new(options.model.as_deref(), isa);
-    let draft_model = options.draft_model.as_deref().map(|path| Loaded::load(path, isa)).transpose()?;
+    let mut models = Models::new(options.models.model.as_deref(), isa);
+    let draft_model = options.models.draft_model.as_deref().map(|path| Loaded::load(path, isa)).transpose()?;
     let mut failed = Vec::new();
     for path in &options.captures {
         let replayed = CaptureReader::open(path).map_err(anyhow::Error::from).and_then(|reader| {

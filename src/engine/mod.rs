@@ -4,6 +4,7 @@
 //! rest of this module is what it stands on: the scheduler, the state that running sequences hold, how they begin and
 //! end, and the [`Tap`] that every box reports to.
 
+mod change;
 pub mod constraint;
 pub mod drafter;
 mod error;
@@ -26,7 +27,7 @@ mod fake;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
@@ -41,7 +42,7 @@ pub use tap::{
 use crate::arith::Kernels;
 use crate::backend::{Backend, StepOutput};
 use crate::model::Tokenizer;
-use crate::types::{RequestId, StepId};
+use crate::types::{RequestId, SequenceId, StepId, TokenId};
 use drafter::{Drafter, NoDrafter};
 use faults::{Fault, Faults};
 use sampler::Sampler;
@@ -82,6 +83,8 @@ pub struct Engine<T> {
     drafter: Box<dyn Drafter>,
     speculation: Speculation,
     faults: Faults,
+    /// What the next judged row of a sequence gives, whatever it says.
+    forced: HashMap<SequenceId, TokenId>,
     requests: BTreeMap<RequestId, RunningRequest>,
     next_request: RequestId,
     next_step: StepId,
@@ -127,6 +130,7 @@ impl<T: Tap> Engine<T> {
             drafter: Box::new(NoDrafter),
             speculation: Speculation::default(),
             faults: Faults::default(),
+            forced: HashMap::new(),
             requests: BTreeMap::new(),
             next_request: RequestId(0),
             next_step: StepId(0),
@@ -139,21 +143,16 @@ impl<T: Tap> Engine<T> {
     /// # Errors
     /// If the backend has no room for as many drafts.
     pub fn speculate(mut self, drafter: Box<dyn Drafter>, speculation: Speculation) -> Result<Self, EngineError> {
-        let most = self.backend.capacity().drafts;
-        if speculation.drafts > most {
-            let expected = format!("at most {most}, which the backend has room for");
-            return Err(EngineError::Setting { setting: "drafts", found: speculation.drafts, expected });
-        }
-        self.drafter = drafter;
-        self.speculation = speculation;
+        self.change_speculation(drafter, speculation)?;
         Ok(self)
     }
 
     /// Plants a fault: the engine does something wrong from here on.
     pub fn inject(mut self, fault: Fault) -> Self {
-        self.backend = faults::backend(fault, self.backend);
-        self.drafter = faults::drafter(fault, self.drafter);
+        self.faults.end();
         self.faults = Faults::new(fault);
+        self.backend = faults::backend(fault, self.backend, self.faults.switch());
+        self.drafter = faults::drafter(fault, self.drafter, self.faults.switch());
         self
     }
 

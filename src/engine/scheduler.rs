@@ -122,6 +122,11 @@ impl Scheduler {
         self.running.push(sequence);
     }
 
+    /// The sequences that wait, to be changed.
+    pub fn waiting_mut(&mut self) -> impl Iterator<Item = &mut Waiting> {
+        self.waiting.iter_mut()
+    }
+
     /// Gives every running sequence its share of the next step. `drafts` are the queries of the decoding sequences, in
     /// order of admission.
     pub fn plan(&self, drafts: Vec<DraftQuery>, snapshots: bool) -> Plan {

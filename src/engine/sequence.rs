@@ -11,7 +11,7 @@ use crate::engine::sampler::{Draft, SampleContext, TokenCounts, VerifyRule};
 use crate::engine::state::Holding;
 use crate::engine::stop::{Progress, StopChecker};
 use crate::engine::{Owner, Submission, Tooling};
-use crate::grammar::MaskRow;
+use crate::grammar::{GrammarError, MaskRow};
 use crate::model::{TextStream, Tokenizer};
 use crate::tools::{self, Parsed, Spelled};
 use crate::types::{FinishReason, Position, SequenceId, TokenId};
@@ -210,6 +210,31 @@ impl Sequence {
             Some(_) => self.text += &stream.finish(),
         }
         progress.finish
+    }
+
+    /// Goes on as `submission` has it: see [`Engine::change_submission`](super::Engine::change_submission).
+    ///
+    /// # Errors
+    /// If another grammar does not allow what was emitted, or its library fails.
+    pub fn change(
+        &mut self,
+        submission: &Arc<Submission>,
+        changes_grammar: bool,
+        end_tokens: &[TokenId],
+        context_length: usize,
+    ) -> Result<(), GrammarError> {
+        if changes_grammar {
+            let mut grammar = submission.grammar.as_ref().map(SequenceGrammar::new);
+            if let Some(grammar) = &mut grammar {
+                grammar.commit(self.emitted())?;
+            }
+            self.grammar = grammar;
+        }
+        let room = context_length.saturating_sub(self.prompt().len()) as u32;
+        self.most_emitted = submission.sampling.max_tokens.min(room) as usize;
+        self.stop.change(&submission.sampling, end_tokens);
+        self.submission = submission.clone();
+        Ok(())
     }
 
     /// The tokens whose keys, values and state are in place.

@@ -170,7 +170,7 @@ impl<T: Tap> Engine<T> {
                 Ok(judged) => judged,
                 Err(error) => return outcome.failed(EventKind::NothingToSample, error.to_string()),
             };
-            let token = judged.token;
+            let token = self.forced.remove(&sequence.id).unwrap_or(judged.token);
             let is_accepted = draft.is_some_and(|draft| draft.token == token);
             if let (Some(alternatives), Ok(valid)) = (sequence.submission.sampling.logprobs, &valid) {
                 sequence.logprobs.extend(self.faults.told(logprobs(valid, token, alternatives), is_accepted));

@@ -47,6 +47,12 @@ impl StopChecker {
         }
     }
 
+    /// Goes on with other parameters. What they would have ended before stays as it is.
+    pub fn change(&mut self, params: &SamplingParams, end_tokens: &[TokenId]) {
+        let (emitted, held) = (self.emitted, std::mem::take(&mut self.held));
+        *self = Self { emitted, held, ..Self::new(params, end_tokens, self.room) };
+    }
+
     /// Tokens emitted so far.
     pub fn emitted(&self) -> u32 {
         self.emitted

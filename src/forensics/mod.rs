@@ -9,3 +9,4 @@ pub mod provenance;
 pub mod repetition;
 pub mod report;
 pub mod signs;
+pub mod what_if;

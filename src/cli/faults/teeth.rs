@@ -2,21 +2,24 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, ensure};
 use serde_json::{Value, json};
 
+use super::cause::{Correlated, Operation, correlated, label_of, operation};
 use super::parting::{Partings, Trails, trails};
+use super::requests::{UNSEEDED, requests};
+use super::table::{table, table_json};
 use crate::arith::{Isa, KvType};
 use crate::capture::CaptureReader;
 use crate::cli::{Outcome, output, record};
-use crate::engine::faults::{Area, Fault};
+use crate::engine::faults::{Area, Condition as Expected, Fault};
+use crate::forensics::correlate::Label;
 use crate::model::synthetic::SyntheticModel;
 use crate::model::{Model, write_first_blocks};
 use crate::replay::forward::{PlainModel, Products};
-use crate::replay::{CaptureRecording, CheckName, FINDINGS_KEPT, Finding, Job, Report, replay};
+use crate::replay::{CaptureRecording, CheckName, Finding, Job, Report, replay};
 
 /// The ways of running, as lines of a `--config` file. A fault is tried in each until one shows it.
 const WAYS: [(&str, &str); 5] = [
@@ -33,13 +36,7 @@ const WAYS: [(&str, &str); 5] = [
     ),
 ];
 
-const USUAL: &str =
-    "max-batch = 4\nprefill-chunk = 24\nthreads = 1\ncontext-length = 512\nreasoning-end = '</tool_call>'\n";
-/// Requests of each kind.
-const ROUNDS: usize = 3;
-/// Their seed is left to the engine, so that they part from the clean run in any case: in a run with a fault they are left
-/// out, but for the one of seeds, which makes them alike.
-const UNSEEDED: &str = "unseeded";
+const USUAL: &str = "max-batch = 4\nprefill-chunk = 24\nthreads = 1\ncontext-length = 512\nsketches = 'on'\nreasoning-end = '</tool_call>'\n";
 
 /// What one run came to.
 struct Run {
@@ -51,27 +48,50 @@ struct Run {
 }
 
 /// One line of the table.
-struct Bite {
-    fault: Fault,
+pub(super) struct Bite {
+    pub(super) fault: Fault,
     /// The way of running that shows it, unless none does.
-    way: Option<&'static str>,
+    pub(super) way: Option<&'static str>,
     /// Requests whose answers it changes there.
-    changed: usize,
+    pub(super) changed: usize,
     /// How many of them the check that should catch it finds something in, where they part from the clean run or later.
-    caught_in: usize,
+    pub(super) caught_in: usize,
     /// Findings of any check elsewhere.
-    elsewhere: usize,
+    pub(super) elsewhere: usize,
     /// The checks that have findings there, with how many.
-    caught: BTreeMap<CheckName, u64>,
+    pub(super) caught: BTreeMap<CheckName, u64>,
     /// The first finding of the check that should catch it in such a request.
-    first: Option<String>,
+    pub(super) first: Option<String>,
+    /// The condition of the bad steps there.
+    pub(super) correlated: Option<Correlated>,
+    /// The operation that went wrong first there, if one did.
+    pub(super) operation: Option<Operation>,
+}
+
+impl Bite {
+    /// Whether the capture tells the cause that the fault has, and no other.
+    pub(super) fn is_explained(&self) -> bool {
+        let condition = self.correlated.as_ref().and_then(|correlated| correlated.condition.as_ref());
+        let is_condition = match (self.fault.condition(), condition) {
+            (Some(Expected { predicate: expected, .. }), Some(found)) => {
+                found.predicate == expected || found.equivalents.iter().any(|equivalent| equivalent == expected)
+            }
+            (expected, found) => expected.is_none() && found.is_none(),
+        };
+        let operation = self.operation.as_ref().map(|found| (found.name.as_str(), found.how));
+        is_condition && operation == self.fault.operation()
+    }
 }
 
 /// What the runs without a fault came to.
-struct Honest {
-    steps: usize,
-    rows: u64,
-    findings: u64,
+pub(super) struct Honest {
+    pub(super) steps: usize,
+    pub(super) rows: u64,
+    pub(super) findings: u64,
+    /// Conditions that go with bad steps, each with the way of running and the label.
+    pub(super) conditions: Vec<String>,
+    /// Operations that differ, each with the way of running.
+    pub(super) operations: Vec<String>,
 }
 
 /// A folder with models, requests and a script of right drafts.
@@ -88,26 +108,37 @@ const WRONG: usize = 7;
 pub(super) fn run(only: &[Fault], as_json: bool) -> anyhow::Result<Outcome> {
     let bench = Bench::new()?;
     let mut clean = Vec::new();
+    let (mut conditions, mut operations) = (Vec::new(), Vec::new());
     for (way, settings) in WAYS {
-        clean.push((way, settings, bench.run(settings, None)?));
+        let run = bench.run(settings, None)?;
+        let (capture, plain) = (bench.path("capture.mcap"), bench.plain(&bench.model, Isa::detect())?);
+        operations.extend(operation(&capture, &plain)?.map(|found| format!("{way}: {}", found.name)));
+        for label in [Label::Finding(None), Label::Diverged, Label::ForcedMisrank] {
+            let Correlated { label, condition, .. } = correlated(&capture, label, &run.report, &plain)?;
+            conditions.extend(condition.map(|found| format!("{way}: {label}: {}", found.predicate)));
+        }
+        clean.push((way, settings, run));
     }
     let findings: u64 = clean.iter().map(|(_, _, run)| run.report.finding_count()).sum();
     let honest = Honest {
         steps: clean.iter().map(|(_, _, run)| run.steps).sum(),
         rows: clean.iter().map(|(_, _, run)| run.report.rows).sum(),
         findings,
+        conditions,
+        operations,
     };
     let is_wanted = |fault: &Fault| only.is_empty() || only.contains(fault);
     let mut bites = Vec::new();
     for fault in Fault::all().filter(is_wanted) {
         bites.push(bench.bite(fault, &clean)?);
     }
-    let missed = bites.iter().filter(|bite| bite.way.is_none()).count();
+    let missed = bites.iter().filter(|bite| bite.way.is_none() || !bite.is_explained()).count();
+    let is_clean = findings == 0 && honest.conditions.is_empty() && honest.operations.is_empty();
     output::to_stdout(|out| match as_json {
         true => Ok(writeln!(out, "{:#}", table_json(&bites, &honest))?),
         false => table(out, &bites, &honest),
     })?;
-    Ok(if missed == 0 && findings == 0 { Outcome::Clean } else { Outcome::Findings })
+    Ok(if missed == 0 && is_clean { Outcome::Clean } else { Outcome::Findings })
 }
 
 impl Bench {
@@ -198,8 +229,7 @@ impl Bench {
     }
 
     fn replay(&self, reader: CaptureReader, checks: &[CheckName]) -> anyhow::Result<Report> {
-        let plain = PlainModel::new(&self.model, Products::new(Isa::Scalar, &self.model.weights)?, KvType::F32)?;
-        let draft = PlainModel::new(&self.draft, Products::new(Isa::Scalar, &self.draft.weights)?, KvType::F32)?;
+        let (plain, draft) = (self.plain(&self.model, Isa::Scalar)?, self.plain(&self.draft, Isa::Scalar)?);
         Ok(replay(&Job {
             name: "capture.mcap",
             recording: &CaptureRecording::new(reader),
@@ -211,11 +241,16 @@ impl Bench {
         })?)
     }
 
+    /// A model of the bench, to be run plainly; every way of computing gives the same bits.
+    fn plain<'a>(&self, model: &'a Model, isa: Isa) -> anyhow::Result<PlainModel<'a>> {
+        Ok(PlainModel::new(model, Products::new(isa, &model.weights)?, KvType::F32)?)
+    }
+
     /// Plants a fault in one way of running after the other, until it changes an answer and its check finds it there.
     fn bite(&self, fault: Fault, clean: &[(&'static str, &'static str, Run)]) -> anyhow::Result<Bite> {
         let check: CheckName = fault.check().parse()?;
-        let mut last =
-            Bite { fault, way: None, changed: 0, caught_in: 0, elsewhere: 0, caught: BTreeMap::new(), first: None };
+        let plain = self.plain(&self.model, Isa::detect())?;
+        let mut last = None;
         for (way, settings, honest) in clean {
             let run = self.run(settings, Some(fault))?;
             let changed = changed(fault, &honest.answers, &run.answers);
@@ -240,7 +275,7 @@ impl Bench {
                 format!("request {request}, step {step}: {}", finding.fact)
             });
             let bites = !caught_in.is_empty();
-            last = Bite {
+            let mut bite = Bite {
                 fault,
                 way: bites.then_some(*way),
                 changed: changed.len(),
@@ -248,12 +283,19 @@ impl Bench {
                 elsewhere: elsewhere.len(),
                 caught,
                 first,
+                correlated: None,
+                operation: None,
             };
             if bites {
-                break;
+                let (capture, label) = (self.path("capture.mcap"), label_of(check));
+                bite.correlated =
+                    Some(correlated(&capture, label, &run.report, &plain).with_context(|| fault.to_string())?);
+                bite.operation = operation(&capture, &plain).with_context(|| fault.to_string())?;
+                return Ok(bite);
             }
+            last = Some(bite);
         }
-        Ok(last)
+        last.context("no way of running")
     }
 }
 
@@ -285,156 +327,4 @@ fn answers(outputs: &Path) -> anyhow::Result<BTreeMap<String, Value>> {
     }
     ensure!(!answers.is_empty(), "no answers");
     Ok(answers)
-}
-
-/// Requests in which each fault has something to bite: every way of sampling, of constraining and of ending.
-fn requests() -> Vec<Value> {
-    let (end, line_break) = ("4", "15");
-    let schema = json!({"type": "object", "required": ["name", "count"], "additionalProperties": false,
-        "properties": {"name": {"enum": ["alpha", "beta", "gamma"]}, "count": {"type": "integer", "minimum": 0, "maximum": 999}}});
-    let parameters = json!({"type": "object", "required": ["at", "n"], "additionalProperties": false,
-        "properties": {"at": {"enum": ["C:\\new"]}, "n": {"enum": [1, 20]}}});
-    let tools = json!([{"type": "function", "function": {"name": "put", "parameters": parameters}}]);
-    let long = "the order of the answers is not the order of the questions, and a man of the house said so. ".repeat(2);
-    let mut lines = Vec::new();
-    // Its prompt is a token longer than the chunks it is computed in.
-    let prompt: Vec<u32> = (10..35).collect();
-    let body = json!({"prompt": prompt, "temperature": 0, "max_tokens": 20, "ignore_eos": true});
-    lines.push(json!({"custom_id": "chunks", "method": "POST", "url": "/v1/completions", "body": body}));
-    for round in 0..ROUNDS {
-        let bodies = [
-            ("greedy", json!({"temperature": 0, "max_tokens": 60, "ignore_eos": true, "logprobs": true})),
-            (
-                "drawn",
-                json!({"temperature": 0.8, "seed": 7 + round, "max_tokens": 60, "top_p": 0.95, "ignore_eos": true}),
-            ),
-            ("default", json!({"seed": 70 + round, "max_tokens": 40, "ignore_eos": true})),
-            (
-                "filtered",
-                json!({"temperature": 1.1, "seed": 17 + round, "min_p": 0.2, "top_k": 30, "max_tokens": 60, "ignore_eos": true,
-                    "logit_bias": {"40": 6, "41": 6, "42": -100}}),
-            ),
-            (
-                "penalized",
-                json!({"temperature": 0.3, "seed": 27 + round, "repetition_penalty": 1.4, "frequency_penalty": 1.0,
-                    "max_tokens": 60, "ignore_eos": true}),
-            ),
-            (
-                "late-end",
-                json!({"temperature": 0.9, "seed": 37 + round, "min_tokens": 20, "max_tokens": 60, "logit_bias": {"2": 7},
-                    "stop": ["e", "th"]}),
-            ),
-            ("two", json!({"temperature": 1, "seed": 47 + round, "n": 2, "max_tokens": 40, "ignore_eos": true})),
-            (UNSEEDED, json!({"temperature": 1, "max_tokens": 12, "ignore_eos": true})),
-            (
-                "schema",
-                json!({"temperature": 0, "max_tokens": 80, "logit_bias": {end: 100},
-                    "response_format": {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema}}}),
-            ),
-            (
-                "schema-drawn",
-                json!({"seed": 57 + round, "max_tokens": 80, "logit_bias": {end: 100},
-                    "response_format": {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema}}}),
-            ),
-            (
-                "late-reasoning",
-                json!({"temperature": 0.9, "seed": 87 + round, "max_tokens": 90, "logit_bias": {end: 5},
-                    "structured_outputs": {"regex": "(ab|cd|ef){4,12}"}}),
-            ),
-            (
-                "pattern",
-                json!({"temperature": 0, "max_tokens": 60, "logit_bias": {end: 100},
-                    "structured_outputs": {"regex": "(ab|cd|ef){4,12}(, (ab|cd|ef){2,5})*"}}),
-            ),
-            (
-                "choice",
-                json!({"seed": 67 + round, "max_tokens": 40, "logit_bias": {end: 100}, "structured_outputs": {"choice": ["alphabetical", "alphanumeric"]}}),
-            ),
-            (
-                "object",
-                json!({"seed": 77 + round, "max_tokens": 60, "logit_bias": {end: 100}, "response_format": {"type": "json_object"}}),
-            ),
-            (
-                "call",
-                json!({"temperature": 0, "max_tokens": 120, "logit_bias": {end: 100}, "tools": tools, "tool_choice": "required"}),
-            ),
-            (
-                "one-call",
-                json!({"seed": 97 + round, "n": 4, "max_tokens": 120, "logit_bias": {end: 100, line_break: 3 * round}, "tools": tools,
-                    "tool_choice": "required", "parallel_tool_calls": false}),
-            ),
-        ];
-        for (name, mut body) in bodies {
-            // The same question for the requests whose answers have to differ.
-            let number = if name == UNSEEDED { 0 } else { round };
-            // Tools are a system message by themselves.
-            let told = if body.get("tools").is_some() { "" } else { &long };
-            body["messages"] = json!([
-                {"role": "system", "content": told},
-                {"role": "user", "content": format!("Question {number} of {name}")},
-            ]);
-            let id = format!("{name}-{round}");
-            lines.push(json!({"custom_id": id, "method": "POST", "url": "/v1/chat/completions", "body": body}));
-        }
-    }
-    lines
-}
-
-fn table_json(bites: &[Bite], honest: &Honest) -> Value {
-    let line = |bite: &Bite| {
-        let caught: BTreeMap<&str, u64> = bite.caught.iter().map(|(check, count)| (check.as_str(), *count)).collect();
-        json!({
-            "fault": bite.fault.name(),
-            "check": bite.fault.check(),
-            "is_caught": bite.way.is_some(),
-            "way": bite.way,
-            "answers_changed": bite.changed,
-            "caught_in": bite.caught_in,
-            "findings_elsewhere": bite.elsewhere,
-            "findings": caught,
-            "first": bite.first,
-        })
-    };
-    json!({
-        "clean": {"step_records": honest.steps, "rows": honest.rows, "findings": honest.findings},
-        "faults": bites.iter().map(line).collect::<Vec<_>>(),
-    })
-}
-
-fn table(out: &mut dyn Write, bites: &[Bite], honest: &Honest) -> anyhow::Result<()> {
-    let Honest { steps, rows, findings } = honest;
-    let caught = bites.iter().filter(|bite| bite.way.is_some()).count();
-    writeln!(out, "# The teeth table\n")?;
-    writeln!(
-        out,
-        "Made by `stepscope faults --teeth`: {caught} of {} planted faults change an answer and are caught where they do, by the \
-         check that should catch them; clean runs of the same requests, {steps} step records and {rows} logits rows, have \
-         {findings} findings.\n",
-        bites.len()
-    )?;
-    writeln!(
-        out,
-        "A finding counts in a request whose answer differs from that of the clean run, from the first step on that the \
-         clean run's capture does not have so (admission and end included). `caught in` is the number of such requests in which \
-         the check has one, and `elsewhere` the number of findings of any check in requests, or before steps, that the fault did \
-         not touch; both among the first {FINDINGS_KEPT} findings that a report keeps.\n"
-    )?;
-    writeln!(
-        out,
-        "| fault | what goes wrong | shows in | answers changed | should be caught by | caught in | elsewhere | findings |"
-    )?;
-    writeln!(out, "|---|---|---|---|---|---|---|---|")?;
-    for bite in bites {
-        let found: Vec<String> = bite.caught.iter().map(|(check, count)| format!("{check} {count}")).collect();
-        let way = bite.way.unwrap_or("**nothing: MISSED**");
-        let Bite { fault, changed, caught_in, elsewhere, .. } = bite;
-        writeln!(
-            out,
-            "| `{fault}` | {} | {way} | {changed} | {} | {caught_in} | {elsewhere} | {} |",
-            fault.description(),
-            fault.check(),
-            found.join(", ")
-        )?;
-    }
-    Ok(())
 }

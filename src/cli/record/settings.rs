@@ -317,7 +317,7 @@ fn key_of(line: &str) -> &str {
 }
 
 /// The flags that a file can hold, and the table of overrides.
-fn known_keys() -> Vec<String> {
+pub(in crate::cli) fn known_keys() -> Vec<String> {
     let command = Options::augment_args(clap::Command::new("record"));
     let flags = command.get_arguments().filter_map(|argument| argument.get_long());
     flags.filter(|&flag| flag != "config").chain(["sampling"]).map(str::to_owned).collect()

@@ -1,8 +1,9 @@
 //! Faults of recurrent state, of what feeds the model, and of the LM head.
 
 use std::collections::HashMap;
+use std::sync::atomic::Ordering;
 
-use super::Fault;
+use super::{Fault, Switch};
 use crate::arith::scalar;
 use crate::backend::{
     Backend, BackendError, BatchEntry, Capacity, DeviceDescription, SnapshotId, StateAccess, StepBatch, StepOutput,
@@ -18,6 +19,7 @@ const TILE: usize = 32;
 pub struct FaultyBackend {
     fault: Fault,
     inner: Box<dyn Backend>,
+    switch: Switch,
     /// The column that each slot was last read at.
     columns: HashMap<StateSlot, usize>,
     /// Rows that were computed so far.
@@ -25,8 +27,8 @@ pub struct FaultyBackend {
 }
 
 impl FaultyBackend {
-    pub fn new(fault: Fault, inner: Box<dyn Backend>) -> Self {
-        Self { fault, inner, columns: HashMap::new(), rows: 0 }
+    pub fn new(fault: Fault, inner: Box<dyn Backend>, switch: Switch) -> Self {
+        Self { fault, inner, switch, columns: HashMap::new(), rows: 0 }
     }
 
     fn entry(&mut self, entry: &mut BatchEntry) {
@@ -96,6 +98,9 @@ impl Backend for FaultyBackend {
     }
 
     fn forward(&mut self, batch: &StepBatch, output: &mut StepOutput) -> Result<(), BackendError> {
+        if !self.switch.load(Ordering::Relaxed) {
+            return self.inner.forward(batch, output);
+        }
         let mut batch = batch.clone();
         batch.entries.iter_mut().for_each(|entry| self.entry(entry));
         self.inner.forward(&batch, output)?;

@@ -105,7 +105,7 @@ fn rows(fault: Option<Fault>, model: &Model, tokens: &[TokenId], steps: &Steps) 
     };
     let backend = open(BackendKind::Cpu, model, &options).unwrap();
     let mut backend: Box<dyn Backend> = match fault {
-        Some(fault) => Box::new(FaultyBackend::new(fault, backend)),
+        Some(fault) => Box::new(FaultyBackend::new(fault, backend, Switch::new(true.into()))),
         None => backend,
     };
     let mut output = StepOutput::default();

@@ -1,6 +1,6 @@
 //! Planted faults: the one place where the engine does something wrong on purpose.
 //!
-//! A fault is named, is switched on by `record --inject` alone, and is written into the capture's header. Without one
+//! A fault is named, is switched on by `record --inject` alone (`what-if` repeats such a run), and is written into the capture's header. Without one
 //! every function here gives back what it was given. No request can switch a fault on.
 
 mod backend;
@@ -11,7 +11,7 @@ mod params;
 mod sampler;
 mod tools;
 
-pub use self::catalogue::{Area, Fault, UnknownFault};
+pub use self::catalogue::{Area, Condition, Fault, UnknownFault};
 use self::grammar::Astray;
 pub(super) use self::sampler::Surroundings;
 use crate::backend::Backend;
@@ -21,6 +21,8 @@ use crate::grammar::{GrammarError, MaskRow};
 use crate::tools::{Parsed, ToolUse};
 use crate::types::{FinishReason, SequenceId, TokenId};
 use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The mask rows of one share, or why there are none.
 pub(super) type Filled = Result<Vec<Option<MaskRow>>, GrammarError>;
@@ -31,11 +33,33 @@ pub(super) struct Faults {
     active: Option<Fault>,
     /// What a fault of the grammar has led each sequence to.
     astray: HashMap<SequenceId, Astray>,
+    /// Whether it is still planted, for the parts that stand where the backend and the drafter do.
+    switch: Switch,
 }
+
+/// Whether a fault is planted, told wherever it is.
+pub(super) type Switch = Arc<AtomicBool>;
 
 impl Faults {
     pub fn new(fault: Fault) -> Self {
-        Self { active: Some(fault), astray: HashMap::new() }
+        Self { active: Some(fault), astray: HashMap::new(), switch: Arc::new(AtomicBool::new(true)) }
+    }
+
+    /// The fault that is planted, if one is.
+    pub fn active(&self) -> Option<Fault> {
+        self.active
+    }
+
+    /// What its parts elsewhere are told by.
+    pub fn switch(&self) -> Switch {
+        self.switch.clone()
+    }
+
+    /// Ends the fault: from here on nothing goes wrong. What has gone wrong stays.
+    pub fn end(&mut self) {
+        self.switch.store(false, Ordering::Relaxed);
+        self.active = None;
+        self.astray.clear();
     }
 
     fn is(&self, fault: Fault) -> bool {
@@ -102,14 +126,16 @@ impl Faults {
 }
 
 /// A backend with the fault, where it is one of a backend.
-pub(super) fn backend(fault: Fault, inner: Box<dyn Backend>) -> Box<dyn Backend> {
-    Box::new(backend::FaultyBackend::new(fault, inner))
+pub(super) fn backend(fault: Fault, inner: Box<dyn Backend>, switch: Switch) -> Box<dyn Backend> {
+    Box::new(backend::FaultyBackend::new(fault, inner, switch))
 }
 
 /// A drafter with the fault, where it is one of a drafter.
-pub(super) fn drafter(fault: Fault, inner: Box<dyn Drafter>) -> Box<dyn Drafter> {
+pub(super) fn drafter(fault: Fault, inner: Box<dyn Drafter>, switch: Switch) -> Box<dyn Drafter> {
     match fault {
-        Fault::DRAFTS_STALE | Fault::DRAFTS_FROM_NEIGHBOUR => Box::new(drafter::FaultyDrafter::new(fault, inner)),
+        Fault::DRAFTS_STALE | Fault::DRAFTS_FROM_NEIGHBOUR => {
+            Box::new(drafter::FaultyDrafter::new(fault, inner, switch))
+        }
         _ => inner,
     }
 }

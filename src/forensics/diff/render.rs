@@ -54,7 +54,8 @@ fn sequence_json(sequence: &Sequence) -> Value {
     object
 }
 
-fn name(parting: &Parting) -> &'static str {
+/// What parts, in a word.
+pub fn name(parting: &Parting) -> &'static str {
     match parting {
         Parting::Refusal(_) => "refusal",
         Parting::Prompt { .. } => "prompt",
@@ -124,7 +125,8 @@ fn fact(at: &At, name: &str) -> Value {
     }
 }
 
-fn at_json(at: &At) -> Value {
+/// A position with its step, as an object.
+pub fn at_json(at: &At) -> Value {
     let row = at.step.rows.get(at.row).filter(|_| at.token.is_some());
     let mut object: serde_json::Map<String, Value> =
         FACTS[..13].iter().map(|name| ((*name).to_owned(), fact(at, name))).collect();
@@ -234,7 +236,8 @@ fn of_condition(text: &mut String, what: &str, condition: &Condition) {
     }
 }
 
-fn side_by_side(text: &mut String, steps: &[Option<At>; 2]) {
+/// Writes two positions with their steps beside each other, and marks what differs.
+pub fn side_by_side(text: &mut String, steps: &[Option<At>; 2]) {
     let shown = |at: &Option<At>, name: &str| match at.as_ref().map(|at| fact(at, name)) {
         None | Some(Value::Null) => "-".to_owned(),
         Some(Value::String(word)) => word,
