@@ -197,7 +197,7 @@ impl Tap for CaptureTap {
             kind: report.kind.name().to_owned(),
             request: Some(report.sequence.request.0),
             choice: Some(report.sequence.choice.0),
-            step: Some(report.step.0),
+            step: report.step.map(|step| step.0),
             message: report.message.to_owned(),
         });
     }
@@ -344,6 +344,7 @@ fn stop_reason(reason: &FinishReason) -> StopReason {
         FinishReason::ContextFull => StopReason::ContextFull,
         FinishReason::GrammarEnd => StopReason::GrammarEnd,
         FinishReason::Failed(message) => StopReason::Failed(message.clone()),
+        FinishReason::Cancelled => StopReason::Cancelled,
     }
 }
 
