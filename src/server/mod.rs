@@ -5,24 +5,30 @@
 //! connection, clerk, worker; what the steps bring goes back to its connection. A client that goes away drops its end of the
 //! channel, which the worker sees before the next step.
 
+mod archive;
 mod body;
 mod choice;
 mod clerk;
 mod error;
 mod events;
+mod file;
 mod generate;
 mod guard;
 mod listen;
 mod metrics;
+mod recorder;
 mod routes;
 mod stop;
 mod tap;
 mod tokens;
+mod watch;
 mod worker;
 
+pub use archive::{Archive, ArchiveLimits};
 pub use guard::Guard;
 pub use listen::Holding;
 pub use metrics::Metrics;
+pub use recorder::Recorder;
 pub use tap::ServerTap;
 pub use worker::WorkerEnd;
 
@@ -38,6 +44,7 @@ use tokio::sync::{Semaphore, oneshot};
 use crate::engine::Engine;
 use crate::exchange::Preparation;
 use crate::model::Tokenizer;
+use archive::Captures;
 use clerk::Clerk;
 use error::ApiError;
 use worker::{Command, Worker};
@@ -63,6 +70,8 @@ pub struct Setup {
     pub holding: Holding,
     /// What is counted; the engine's tap counts there, too.
     pub metrics: Arc<Metrics>,
+    /// Where captures of the ring go; `None` where there is no ring.
+    pub archive: Option<Archive>,
 }
 
 /// How a server ended.
@@ -88,7 +97,8 @@ pub fn run(setup: Setup, preparation: Preparation<'_>, engine: Engine<ServerTap>
     let (jobs, to_do) = channel();
     let (commands, asked) = channel();
     let (ended, has_ended) = oneshot::channel();
-    let Setup { listener, model, tokenizer, guard, places, body_bytes, holding, metrics } = setup;
+    let Setup { listener, model, tokenizer, guard, places, body_bytes, holding, metrics, archive } = setup;
+    let captures = archive.map(Arc::new);
     let context_length = preparation.context_length();
     let front = Arc::new(Front {
         model,
@@ -102,14 +112,18 @@ pub fn run(setup: Setup, preparation: Preparation<'_>, engine: Engine<ServerTap>
         body_bytes,
         guard,
         metrics: Arc::clone(&metrics),
+        captures: captures.clone(),
         has_stopped: AtomicBool::new(false),
     });
+    let (orders, ordered) = channel();
+    let orders = captures.is_some().then_some(orders);
     std::thread::scope(|scope| {
+        scope.spawn(move || captures.map(|archive| archive.work(&ordered)));
         scope.spawn(move || clerk::work(&preparation, &to_do));
         let worker = scope.spawn({
             let front = Arc::downgrade(&front);
             move || {
-                let end = Worker::new(engine, metrics).run(&asked);
+                let end = Worker::new(engine, metrics, orders).run(&asked);
                 if let Some(front) = front.upgrade() {
                     front.has_stopped.store(true, Ordering::Relaxed);
                 }
@@ -148,6 +162,7 @@ struct Front {
     body_bytes: usize,
     guard: Guard,
     metrics: Arc<Metrics>,
+    captures: Captures,
     /// Whether the engine's thread has ended.
     has_stopped: AtomicBool,
 }
@@ -172,6 +187,10 @@ impl Front {
             "owned_by": "stepscope",
             "max_model_len": self.context_length,
         })
+    }
+
+    fn archive(&self) -> Result<&Arc<Archive>, ApiError> {
+        self.captures.as_ref().ok_or_else(|| ApiError::not_found("nothing is kept to be taken", None, "not_found"))
     }
 
     fn is_alive(&self) -> bool {

@@ -10,8 +10,12 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use serde_json::{Value, json as value};
+use tokio::sync::oneshot;
 
 use super::error::{ApiError, json};
+use super::file::FileBody;
+use super::watch::Reason;
+use super::worker::Command;
 use super::{Front, body, generate, tokens};
 use crate::params::{Endpoint, chain, seed};
 
@@ -40,10 +44,21 @@ pub(super) fn router(front: Arc<Front>) -> Router {
         .route("/health", get(health))
         .route("/version", get(version))
         .route("/metrics", get(metrics))
+        .merge(captures(&front))
         .fallback(async || ApiError::not_found("there is no such route", None, "not_found"))
         .method_not_allowed_fallback(async || ApiError::wrong_method())
         .layer(middleware::from_fn_with_state(Arc::clone(&front), around))
         .with_state(front)
+}
+
+/// The routes of captures, where there are any to take.
+fn captures(front: &Front) -> Router<Arc<Front>> {
+    match front.captures {
+        None => Router::new(),
+        Some(_) => Router::new()
+            .route("/v1/captures", get(list_captures).post(take_capture))
+            .route("/v1/captures/{id}", get(download_capture)),
+    }
 }
 
 async fn around(State(front): Shared, mut request: Request, next: Next) -> Response {
@@ -111,6 +126,28 @@ async fn models(State(front): Shared) -> Response {
 async fn model(State(front): Shared, Path(name): Path<String>) -> Answer {
     front.check_model(Some(&name))?;
     Ok(json(StatusCode::OK, &front.model_card()))
+}
+
+async fn list_captures(State(front): Shared) -> Answer {
+    let captures = Arc::clone(front.archive()?);
+    let list = tokio::task::spawn_blocking(move || captures.list()).await.unwrap_or_default();
+    Ok(json(StatusCode::OK, &value!({"object": "list", "data": list})))
+}
+
+async fn take_capture(State(front): Shared) -> Answer {
+    let (answer, answered) = oneshot::channel();
+    let sent = front.commands.send(Command::Capture(Reason::Operator, Some(answer)));
+    sent.map_err(|_| ApiError::stopping())?;
+    let taken = answered.await.map_err(|_| ApiError::stopping())?;
+    Ok(json(StatusCode::CREATED, &taken.map_err(ApiError::failed)?))
+}
+
+async fn download_capture(State(front): Shared, Path(id): Path<String>) -> Answer {
+    let path = front.archive()?.file(&id);
+    let missing = || ApiError::not_found("there is no such capture (any more)", None, "not_found");
+    let file = tokio::fs::File::open(path.ok_or_else(missing)?).await.map_err(|_| missing())?;
+    let kind = [(header::CONTENT_TYPE, "application/octet-stream")];
+    Ok((kind, Body::new(FileBody(file))).into_response())
 }
 
 async fn health(State(front): Shared) -> Answer {

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use super::metrics::Metrics;
-use crate::capture::tap::CaptureTap;
+use super::recorder::Recorder;
+use super::watch::Watch;
 use crate::engine::logprobs::TokenLogprobs;
 use crate::engine::{AdmittedReport, EventReport, FinishedReport, RefusedReport, StepReport, Tap};
 use crate::types::{SequenceId, TokenId};
@@ -25,19 +26,27 @@ pub(super) struct Piece {
 
 /// Listens to the engine for the server.
 pub struct ServerTap {
-    recorder: Option<CaptureTap>,
+    recorder: Option<Recorder>,
+    /// Looks for reasons to take a capture; `None` where nothing is kept to be taken.
+    watch: Option<Watch>,
     metrics: Arc<Metrics>,
     pieces: Vec<(SequenceId, Piece)>,
 }
 
 impl ServerTap {
     /// A tap that records, if there is a recorder, and counts.
-    pub fn new(recorder: Option<CaptureTap>, metrics: Arc<Metrics>) -> Self {
-        Self { recorder, metrics, pieces: Vec::new() }
+    pub fn new(recorder: Option<Recorder>, metrics: Arc<Metrics>) -> Self {
+        let watch = matches!(recorder, Some(Recorder::Ring(_))).then(Watch::default);
+        Self { recorder, watch, metrics, pieces: Vec::new() }
+    }
+
+    /// What looks for reasons to take a capture.
+    pub(super) fn watch(&mut self) -> Option<&mut Watch> {
+        self.watch.as_mut()
     }
 
     /// The recorder, if one records.
-    pub(super) fn recorder(&mut self) -> &mut Option<CaptureTap> {
+    pub(super) fn recorder(&mut self) -> &mut Option<Recorder> {
         &mut self.recorder
     }
 
@@ -51,13 +60,13 @@ impl Tap for ServerTap {
     fn admitted(&mut self, report: &AdmittedReport<'_>) {
         self.metrics.prompt_tokens.add(report.submission.prompt.tokens.len() as u64);
         if let Some(recorder) = &mut self.recorder {
-            recorder.admitted(report);
+            recorder.tap().admitted(report);
         }
     }
 
     fn refused(&mut self, report: &RefusedReport<'_>) {
         if let Some(recorder) = &mut self.recorder {
-            recorder.refused(report);
+            recorder.tap().refused(report);
         }
     }
 
@@ -73,23 +82,32 @@ impl Tap for ServerTap {
             };
             self.pieces.push((report.sequence, piece));
         }
+        if let Some(watch) = &mut self.watch {
+            watch.step(report);
+        }
         if let Some(recorder) = &mut self.recorder {
-            recorder.step(report);
+            recorder.tap().step(report);
         }
     }
 
     fn finished(&mut self, report: &FinishedReport<'_>) {
         self.metrics.finished(report.reason);
+        if let Some(watch) = &mut self.watch {
+            watch.finished(report);
+        }
         if let Some(recorder) = &mut self.recorder {
-            recorder.finished(report);
+            recorder.tap().finished(report);
         }
     }
 
     fn event(&mut self, report: &EventReport<'_>) {
         self.metrics.events.add(1);
         tracing::warn!(event = report.kind.name(), request = report.sequence.request.0, "{}", report.message);
+        if let Some(watch) = &mut self.watch {
+            watch.event(report);
+        }
         if let Some(recorder) = &mut self.recorder {
-            recorder.event(report);
+            recorder.tap().event(report);
         }
     }
 }

@@ -8,11 +8,15 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::Instant;
 
-use tokio::sync::OwnedSemaphorePermit;
+use serde_json::Value;
 use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
+use super::archive::{Order, Orders};
 use super::metrics::Metrics;
+use super::recorder::Recorder;
 use super::tap::{Piece, ServerTap};
+use super::watch::{Reason, Watch};
 use crate::capture::WriteSummary;
 use crate::engine::{Engine, EngineError, FinishedChoice, Received, RefusalReason, Submission};
 use crate::types::{FinishReason, RequestId};
@@ -23,6 +27,8 @@ pub(super) enum Command {
     Run(Box<Arrival>),
     /// Put a refused request on record.
     Refuse(Received, String),
+    /// Take a capture of what the ring holds.
+    Capture(Reason, Option<oneshot::Sender<Result<Value, String>>>),
 }
 
 /// A request that is ready to run.
@@ -80,11 +86,13 @@ pub(super) struct Worker {
     metrics: Arc<Metrics>,
     clients: HashMap<RequestId, Client>,
     errors: Vec<String>,
+    orders: Orders,
 }
 
 impl Worker {
-    pub fn new(engine: Engine<ServerTap>, metrics: Arc<Metrics>) -> Self {
-        Self { engine, metrics, clients: HashMap::new(), errors: Vec::new() }
+    /// `orders` is where captures of the ring are ordered.
+    pub fn new(engine: Engine<ServerTap>, metrics: Arc<Metrics>, orders: Orders) -> Self {
+        Self { engine, metrics, clients: HashMap::new(), errors: Vec::new(), orders }
     }
 
     /// Runs until nobody can send commands any more and every request has ended, and finishes the capture.
@@ -100,12 +108,15 @@ impl Worker {
                 tracing::error!("the engine has stopped: {error}");
                 self.errors.push(format!("the engine has stopped: {error}"));
                 has_stopped_early = true;
+                self.take_capture(Reason::ServerError, None);
                 break;
             }
             self.count();
         }
+        let pending = self.engine.tap_mut().watch().map(Watch::take_pending).unwrap_or_default();
+        pending.into_iter().for_each(|reason| self.take_capture(reason, None));
         let mut tap = self.engine.into_tap();
-        let capture = match tap.recorder().take().map(crate::capture::tap::CaptureTap::finish) {
+        let capture = match tap.recorder().take().and_then(Recorder::finish) {
             None => None,
             Some(Ok(summary)) => Some(summary),
             Some(Err(error)) => {
@@ -129,9 +140,18 @@ impl Worker {
                 Ok(Command::Refuse(received, why)) => {
                     self.engine.refuse(&received, &RefusalReason::Invalid(why));
                 }
+                Ok(Command::Capture(reason, answer)) => self.take_capture(reason, answer),
                 Err(TryRecvError::Empty) => return false,
                 Err(TryRecvError::Disconnected) => return true,
             }
+        }
+    }
+
+    fn take_capture(&mut self, reason: Reason, answer: Option<oneshot::Sender<Result<Value, String>>>) {
+        let snapshot = self.engine.tap_mut().recorder().as_ref().and_then(Recorder::snapshot);
+        if let (Some(snapshot), Some(orders)) = (snapshot, &self.orders) {
+            // Without a writer there is no server either.
+            let _ = orders.send(Order { snapshot, reason, answer });
         }
     }
 
@@ -167,7 +187,7 @@ impl Worker {
         let finished = self.engine.step()?;
         let tap = self.engine.tap_mut();
         let pieces = tap.take_pieces();
-        let failure = tap.recorder().as_mut().and_then(crate::capture::tap::CaptureTap::take_error);
+        let failure = tap.recorder().as_mut().and_then(Recorder::take_error);
         if let Some(error) = failure {
             tracing::error!("recording has stopped, and the server goes on without: {error}");
             self.errors.push(format!("recording has stopped: {error}"));
@@ -198,8 +218,13 @@ impl Worker {
             let _ = client.updates.send(Update::Finished(choice));
             if is_last {
                 self.clients.remove(&request);
+                if let Some(watch) = self.engine.tap_mut().watch() {
+                    watch.over(request);
+                }
             }
         }
+        let due = self.engine.tap_mut().watch().map(Watch::take).unwrap_or_default();
+        due.into_iter().for_each(|reason| self.take_capture(reason, None));
     }
 
     fn count(&self) {

@@ -25,7 +25,7 @@ fn what_cannot_be_honoured_is_refused_by_name() {
         (json!({"messages": [{"role": "user", "content": "the ".repeat(20_000)}]}), "messages"),
         (
             json!({"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": 7}}}}),
-            "response_format.json_schema.schema",
+            "response_format",
         ),
     ] {
         for stream in [false, true] {
@@ -77,7 +77,7 @@ fn a_body_is_read_up_to_its_limit() {
 fn the_key_is_asked_for_and_said_nowhere() {
     let bench = Bench::random();
     let captures = bench.path("captures").display().to_string();
-    let arguments = ["--api-key-env", "TEST_KEY", "--capture-dir", &captures];
+    let arguments = ["--api-key-env", "TEST_KEY", "--capture", "always", "--capture-dir", &captures];
     let variables = [("TEST_KEY", "sk-hidden-4711"), ("RUST_LOG", "trace")];
     let server = Server::start_with(&bench.model, &arguments, &variables);
     let body = json!({"prompt": "the", "max_tokens": 1}).to_string();

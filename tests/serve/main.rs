@@ -9,6 +9,7 @@ mod server;
 mod answers;
 mod clients;
 mod limits;
+mod ring;
 mod stopping;
 mod streams;
 mod support;

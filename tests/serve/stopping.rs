@@ -31,7 +31,8 @@ fn a_client_that_goes_frees_its_place() {
     let bench = Bench::random();
     let captures = bench.path("captures").display().to_string();
     for stream in [true, false] {
-        let server = Server::start(&bench.model, &["--capture-dir", &captures, "--capture-tier", "off"]);
+        let server =
+            Server::start(&bench.model, &["--capture", "always", "--capture-dir", &captures, "--capture-tier", "off"]);
         let body = with(&endless(stream), json!({"n": 2}));
         let mut gone = server.send("POST", "/v1/completions", &[], &body.to_string());
         server.wait_for("vllm:num_requests_running", |running| running == 2.0);
@@ -57,7 +58,7 @@ fn a_client_that_goes_frees_its_place() {
 fn the_server_drains_and_finishes_its_capture() {
     let bench = Bench::incident();
     let captures = bench.path("captures").display().to_string();
-    let server = Server::start(&bench.model, &["--capture-dir", &captures]);
+    let server = Server::start(&bench.model, &["--capture", "always", "--capture-dir", &captures]);
     let mut ids = Vec::new();
     for (index, body) in calls(6).iter().enumerate() {
         let body = with(body, json!({"stream": index % 2 == 0}));
@@ -97,8 +98,10 @@ fn the_server_drains_and_finishes_its_capture() {
 fn what_does_not_end_in_time_is_cancelled() {
     let bench = Bench::random();
     let captures = bench.path("captures").display().to_string();
-    let server =
-        Server::start(&bench.model, &["--capture-dir", &captures, "--capture-tier", "off", "--drain-seconds", "0"]);
+    let server = Server::start(
+        &bench.model,
+        &["--capture", "always", "--capture-dir", &captures, "--capture-tier", "off", "--drain-seconds", "0"],
+    );
     let _begun = server.send("POST", "/v1/completions", &[], &endless(true).to_string());
     server.wait_for("vllm:num_requests_running", |running| running == 1.0);
     let capture = server.capture.clone().unwrap();
@@ -119,7 +122,7 @@ fn greedy_against_the_models_recommendation_is_an_event() {
     };
     let bench = Bench::of(&model);
     let captures = bench.path("captures").display().to_string();
-    let server = Server::start(&bench.model, &["--capture-dir", &captures]);
+    let server = Server::start(&bench.model, &["--capture", "always", "--capture-dir", &captures]);
     for temperature in [Value::Null, json!(0), json!(1)] {
         let body = json!({"prompt": "the", "max_tokens": 2, "temperature": temperature});
         assert_eq!(server.post("/v1/completions", &body).status, 200);

@@ -81,6 +81,14 @@ impl Server {
         self.ask("POST", path, &[], &body.to_string())
     }
 
+    /// The body of a file, which need not be text.
+    pub fn bytes(&self, path: &str) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        self.send("GET", path, &[], "").read_to_end(&mut bytes).expect("an answer");
+        let end = bytes.windows(4).position(|window| window == b"\r\n\r\n").expect("a head");
+        unchunked(&bytes[end + 4..])
+    }
+
     /// Asks, and leaves the connection to be read from.
     pub fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> TcpStream {
         let mut stream = TcpStream::connect(&self.address).expect("the server listens");

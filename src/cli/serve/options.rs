@@ -22,6 +22,10 @@ Every response has the header x-request-id. In a capture it is the client_id of 
 steps. With the request header `X-Stepscope-Params: 1` a response has a header of that name: each parameter's value, and the \
 layer that decided it.
 
+--capture ring writes a capture when a row is invalid, a tool call broken, an answer a loop, several forced tokens misranked or a \
+response a 5xx, once the request has ended; and when somebody asks: POST /v1/captures. GET /v1/captures lists those that are \
+there, GET /v1/captures/ID downloads one. A request that runs meanwhile is in it as far as it has come, and the capture says so.
+
 A client that goes away ends its request. When all places of the queue are taken the answer is 429 with Retry-After. The \
 head of a request has to come within 10 seconds (64 KiB, 64 headers at most) and its body within 30. A request has to name \
 the server by an address, as localhost or as an --allow-host; pages of other origins are refused. /health, /metrics and \
@@ -55,12 +59,24 @@ pub struct Options {
     /// Seconds that requests have to end once the server stops
     #[arg(long, value_name = "SECONDS", default_value = "30")]
     pub drain_seconds: u32,
-    /// What is recorded [default: always with --capture-dir, and off without]
+    /// What is recorded [default: ring with --capture-dir, and off without]
     #[arg(long, value_name = "MODE", help_heading = "Recorder")]
     pub capture: Option<CaptureOption>,
     /// Folder for captures, made if there is none
     #[arg(long, value_name = "DIR", help_heading = "Recorder")]
     pub capture_dir: Option<PathBuf>,
+    /// Seconds that the ring keeps a request after its end [default: 60]
+    #[arg(long, value_name = "SECONDS", help_heading = "Recorder")]
+    pub ring_seconds: Option<u32>,
+    /// Most bytes that the ring keeps in memory [default: 268435456]
+    #[arg(long, value_name = "BYTES", help_heading = "Recorder")]
+    pub ring_bytes: Option<Count<{ 1 << 40 }>>,
+    /// Most bytes of the ring's captures in the folder; the oldest are removed first [default: 1073741824]
+    #[arg(long, value_name = "BYTES", help_heading = "Recorder")]
+    pub captures_bytes: Option<Count<{ 1 << 50 }>>,
+    /// Hours after which a capture of the ring is removed [default: 168]
+    #[arg(long, value_name = "HOURS", help_heading = "Recorder")]
+    pub captures_hours: Option<u32>,
     /// What the capture keeps of each logits row [default: hidden]
     #[arg(long, value_name = "TIER", help_heading = "Recorder")]
     pub capture_tier: Option<TierOption>,
@@ -71,8 +87,8 @@ pub struct Options {
     /// names the operation that first went wrong [default: off]
     #[arg(long, value_name = "SWITCH", help_heading = "Recorder")]
     pub sketches: Option<Switch>,
-    /// What happens when the capture's writer falls behind: the engine waits, or payloads are dropped and each loss is
-    /// recorded [default: block]
+    /// What happens when the writer of --capture always falls behind: the engine waits, or payloads are dropped and each loss
+    /// is recorded [default: block]
     #[arg(long, value_name = "POLICY", help_heading = "Recorder")]
     pub overflow: Option<OverflowOption>,
     /// TOML file of `record`, of which the settings of the engine and the table `[sampling]` are read; a flag goes before it
@@ -88,6 +104,8 @@ pub struct Options {
 pub enum CaptureOption {
     /// Everything, into one capture from start to stop
     Always,
+    /// The last seconds, in memory; into a capture when something happens
+    Ring,
     /// Nothing
     Off,
 }

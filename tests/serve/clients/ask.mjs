@@ -31,7 +31,7 @@ for (const request of JSON.parse(requests)) {
 }
 let refused = null;
 try {
-  await client.chat.completions.create({ model, messages: [{ role: "user", content: "Hi" }], temperature: 9 });
+  await client.chat.completions.create({ model, messages: [{ role: "user", content: "Hi" }], temperature: -1 });
 } catch (error) {
   refused = error.param;
 }

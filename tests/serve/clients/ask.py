@@ -30,7 +30,7 @@ for request in requests:
         "streamed": {"calls": list(calls.values()), "text": text, "reasons": reasons, "tokens": usage.total_tokens},
     })
 try:
-    client.chat.completions.create(model=model, messages=[{"role": "user", "content": "Hi"}], temperature=9)
+    client.chat.completions.create(model=model, messages=[{"role": "user", "content": "Hi"}], temperature=-1)
     refused = None
 except openai.BadRequestError as error:
     refused = error.param
