@@ -10,7 +10,7 @@ STEPSCOPE := $(CARGO) run --quiet --bin stepscope --
 help:
 	@echo "make demo     an incident, recorded, replayed and tabulated, with models that ship inside"
 	@echo "make tour     fetch SmolLM2-135M, record 24 requests, replay every check"
-	@echo "make test     all tests (pytest and what the vLLM recorder writes with go into ~/.cache/stepscope)"
+	@echo "make test     all tests (pytest, what the vLLM recorder writes with and the OpenAI clients go into ~/.cache/stepscope)"
 	@echo "make bench    measured figures, paired, with the machine they were taken on"
 	@echo "make bench-million  time and memory of the commands that read captures, on a capture of a million steps"
 	@echo "make quality  KL divergence from the f32 computation, beside llama.cpp's (needs llama-perplexity)"
@@ -36,7 +36,7 @@ tour: model
 	$(STEPSCOPE) replay target/tour/tour.mcap --model "$$(python3 scripts/fetch-model.py)"
 
 test: model
-	$(CARGO) test
+	STEPSCOPE_OPENAI_CLIENTS="$$(scripts/openai-clients.sh)" $(CARGO) test
 	STEPSCOPE="$$(realpath "$${CARGO_TARGET_DIR:-target}/debug/stepscope")" scripts/test-recorder.sh
 
 bench: model

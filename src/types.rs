@@ -95,15 +95,18 @@ pub enum FinishReason {
     GrammarEnd,
     /// The request failed; the text says how.
     Failed(String),
+    /// Nobody waits for it any more.
+    Cancelled,
 }
 
 impl FinishReason {
-    /// The `finish_reason` of the OpenAI protocol; `None` for a failure, which is an error object instead.
+    /// The `finish_reason` of the OpenAI protocol; `None` for a failure, which is an error object instead, and
+    /// where nobody is told.
     pub fn protocol_name(&self) -> Option<&'static str> {
         match self {
             Self::EndToken(_) | Self::StopToken(_) | Self::StopString(_) | Self::GrammarEnd => Some("stop"),
             Self::MaxTokens | Self::ContextFull => Some("length"),
-            Self::Failed(_) => None,
+            Self::Failed(_) | Self::Cancelled => None,
         }
     }
 }

@@ -29,7 +29,9 @@ pub use reader::{CaptureReader, ChannelTotals, Crc, Message, RequestRecords, Sur
 pub use recover::{Recovery, recover};
 pub use topic::{Record, Topic};
 pub use verify::{RowCounts, Verification, verify};
-pub use writer::{CaptureWriter, ChannelSummary, Overflow, RowKey, WriteSummary, WriterOptions};
+pub use writer::{
+    CaptureWriter, ChannelSummary, Overflow, Ring, RingOptions, RowKey, Sink, Snapshot, WriteSummary, WriterOptions,
+};
 
 #[cfg(test)]
 mod tests;

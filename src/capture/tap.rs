@@ -14,7 +14,7 @@ use super::records::{
     StepPath, StepRecord, StopReason, Timings,
 };
 use super::topic::Record;
-use super::writer::{CaptureWriter, RowKey, WriteSummary};
+use super::writer::{CaptureWriter, RowKey, Sink, WriteSummary};
 use crate::arith::{ActivationRow, Sketch};
 use crate::engine::constraint::OutputGrammar;
 use crate::engine::sampler::best_tokens;
@@ -38,12 +38,12 @@ pub enum Tier {
     Off,
 }
 
-/// Records an engine into a capture.
+/// Records an engine, into a capture or into memory.
 ///
 /// A tap cannot stop the engine: the first error stays here, nothing is written after it, and
 /// [`CaptureTap::take_error`] tells it.
-pub struct CaptureTap {
-    writer: CaptureWriter,
+pub struct CaptureTap<S = CaptureWriter> {
+    sink: S,
     tier: Tier,
     error: Option<CaptureError>,
     rows: u64,
@@ -62,9 +62,27 @@ impl Tier {
 }
 
 impl CaptureTap {
-    /// A tap that writes to `writer`.
-    pub fn new(writer: CaptureWriter, tier: Tier) -> Self {
-        Self { writer, tier, error: None, rows: 0 }
+    /// Finishes the capture.
+    ///
+    /// # Errors
+    /// If anything could not be written, now or before.
+    pub fn finish(self) -> Result<WriteSummary, CaptureError> {
+        match self.error {
+            Some(error) => Err(error),
+            None => self.sink.finish(),
+        }
+    }
+}
+
+impl<S: Sink> CaptureTap<S> {
+    /// A tap that writes to `sink`.
+    pub fn new(sink: S, tier: Tier) -> Self {
+        Self { sink, tier, error: None, rows: 0 }
+    }
+
+    /// Where the records go.
+    pub fn sink(&self) -> &S {
+        &self.sink
     }
 
     /// Logits rows that were recorded so far.
@@ -77,20 +95,9 @@ impl CaptureTap {
         self.error.take()
     }
 
-    /// Finishes the capture.
-    ///
-    /// # Errors
-    /// If anything could not be written, now or before.
-    pub fn finish(self) -> Result<WriteSummary, CaptureError> {
-        match self.error {
-            Some(error) => Err(error),
-            None => self.writer.finish(),
-        }
-    }
-
     fn write(&mut self, record: impl Into<Record>) {
         if self.error.is_none() {
-            self.error = self.writer.write(record).err();
+            self.error = self.sink.write(record.into()).err();
         }
     }
 
@@ -100,7 +107,7 @@ impl CaptureTap {
             Tier::Hidden if is_valid => self.write_payload(key, hidden(row.input)),
             Tier::TopK(count) if is_valid => self.write_payload(key, top_k(row.logits, count)),
             Tier::Off if is_valid => {}
-            _ if self.error.is_none() => self.error = self.writer.write_row(key, row.logits.to_vec()).err(),
+            _ if self.error.is_none() => self.error = self.sink.write_row(key, row.logits.to_vec()).err(),
             _ => {}
         }
     }
@@ -148,7 +155,7 @@ impl CaptureTap {
     }
 }
 
-impl Tap for CaptureTap {
+impl<S: Sink> Tap for CaptureTap<S> {
     fn admitted(&mut self, report: &AdmittedReport<'_>) {
         self.write(RequestRecord::Admitted(admission(report)));
     }
@@ -197,7 +204,7 @@ impl Tap for CaptureTap {
             kind: report.kind.name().to_owned(),
             request: Some(report.sequence.request.0),
             choice: Some(report.sequence.choice.0),
-            step: Some(report.step.0),
+            step: report.step.map(|step| step.0),
             message: report.message.to_owned(),
         });
     }
@@ -344,6 +351,7 @@ fn stop_reason(reason: &FinishReason) -> StopReason {
         FinishReason::ContextFull => StopReason::ContextFull,
         FinishReason::GrammarEnd => StopReason::GrammarEnd,
         FinishReason::Failed(message) => StopReason::Failed(message.clone()),
+        FinishReason::Cancelled => StopReason::Cancelled,
     }
 }
 

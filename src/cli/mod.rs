@@ -22,6 +22,7 @@ pub mod record;
 pub mod recover;
 pub mod replay;
 pub mod report;
+pub mod serve;
 mod tokenizer;
 pub mod verify;
 pub mod what_if;
@@ -60,6 +61,7 @@ enum Command {
     Demo(demo::Options),
     Params(params::Options),
     Record(Box<record::Options>),
+    Serve(Box<serve::Options>),
     /// Check that each recorded decision follows from its recorded inputs
     Replay(replay::Options),
     Info(info::Options),
@@ -115,6 +117,7 @@ fn run(command: Command) -> anyhow::Result<Outcome> {
         Command::Demo(options) => demo::run(&options),
         Command::Params(options) => params::run(&options),
         Command::Record(options) => record::run(&options),
+        Command::Serve(options) => serve::run(&options),
         Command::Replay(options) => replay::run(&options),
         Command::Info(options) => info::run(&options),
         Command::Verify(options) => verify::run(&options),

@@ -8,10 +8,11 @@ use anyhow::{Context, bail};
 
 use super::Outcome;
 use super::output::to_stdout;
-use super::record::{Grammars, Preparation, context_length, read_config};
+use super::record::{context_length, read_config};
 use crate::engine::{Clock, Received};
+use crate::exchange::{Grammars, Preparation};
 use crate::model::Model;
-use crate::params::{Request, RequestFault, RequestFields, read_lines, read_one};
+use crate::params::{Request, RequestFault, RequestFields, chain, read_lines, read_one};
 
 /// Show which layer decides each sampling parameter of a request, without running anything
 ///
@@ -73,7 +74,7 @@ pub fn run(options: &Options) -> anyhow::Result<Outcome> {
     let resolved = submission.resolved;
     let name = &model.identity.name;
     let shown = if options.json {
-        format!("{:#}\n", render::json(&request, name, &resolved))
+        format!("{:#}\n", chain::json(&request, name, &resolved))
     } else {
         render::text(&request, name, &resolved)
     };

@@ -1,7 +1,7 @@
 //! `stepscope record`: run a file of requests through a model, and capture every step.
 
+mod assembly;
 mod count;
-mod grammars;
 mod header;
 mod notices;
 mod options;
@@ -15,29 +15,33 @@ mod speculation;
 mod summary;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::Context;
 use indicatif::{ProgressBar, ProgressStyle};
 
-pub(in crate::cli) use self::grammars::Grammars;
+pub(in crate::cli) use crate::capture::records::MOST_DRAFTS;
+pub(in crate::cli) use count::Count;
+pub(in crate::cli) use options::{
+    BackendOption, DrafterOption, GrammarBackendOption, IsaOption, KvTypeOption, MANY, MOST, OverflowOption,
+    SchedulingOption, ToolFormatOption, VerifyRuleOption, WhitespaceOption,
+};
 pub use options::{FaultOption, Options, Switch, TierOption};
 
+pub(in crate::cli) use self::assembly::Assembly;
 use self::notices::Notice;
 use self::output_file::OutputFile;
 use self::outputs::OutputLine;
-pub(in crate::cli) use self::requests::Preparation;
-use self::requests::{Line, read};
+use self::requests::{Line, prepare, read};
 pub(in crate::cli) use self::rerun::{Asked, Turn, options as rerun_options, rerun};
-use self::settings::{Settings, Sizes};
+use self::settings::Run;
+pub(in crate::cli) use self::settings::Settings;
 pub(in crate::cli) use self::settings::{context_length, known_keys, read_config};
 pub(in crate::cli) use self::summary::Summary;
-use crate::backend::{self, Backend, BackendError, BackendOptions};
 use crate::capture::tap::CaptureTap;
 use crate::capture::{CaptureWriter, WriterOptions};
 use crate::cli::Outcome;
-use crate::engine::{Clock, Engine, EngineConfig, FinishedChoice};
+use crate::engine::{Clock, Engine, FinishedChoice};
 use crate::model::Model;
 use crate::types::RequestId;
 
@@ -47,55 +51,43 @@ use crate::types::RequestId;
 /// If it cannot run at all, or the capture cannot be written. A request that is refused or fails is an error line of the
 /// outputs, and makes the outcome [`Outcome::Findings`].
 pub fn run(options: &Options) -> anyhow::Result<Outcome> {
-    let settings = Settings::resolve(options)?;
-    let is_json = settings.json;
-    let summary = record_with(settings)?;
+    let (settings, run) = Settings::resolve(options)?;
+    let is_json = run.json;
+    let summary = record_with(settings, run)?;
     summary.print(is_json)?;
     Ok(summary.outcome())
 }
 
 /// As [`run`] without a word: for the commands that record by themselves.
 pub(in crate::cli) fn record(options: Options) -> anyhow::Result<Summary> {
-    record_with(Settings::resolve(&Options { quiet: true, ..options })?)
+    let (settings, run) = Settings::resolve(&Options { quiet: true, ..options })?;
+    record_with(settings, run)
 }
 
-fn record_with(settings: Settings) -> anyhow::Result<Summary> {
-    paths::check(&settings.out, settings.outputs.as_deref())?;
-    let lines = read(&settings.requests)?;
-    if let Some(fault) = settings.inject.filter(|_| !settings.quiet) {
+fn record_with(settings: Settings, run: Run) -> anyhow::Result<Summary> {
+    paths::check(&run.out, run.outputs.as_deref())?;
+    let lines = read(&run.requests)?;
+    if let Some(fault) = settings.inject.filter(|_| !run.quiet) {
         eprintln!("planted fault {fault}: {}", fault.description());
     }
     let clock = Clock::start();
     let model = Model::load(&settings.model)?;
-    let sizes = settings.sizes(&model.config)?;
-    let backend = open_backend(&settings, &sizes, &model, settings.speculation.room())?;
-    let grammars = Grammars::new(&model, settings.grammar, settings.reasoning_end.as_deref())?;
-    let preparation = Preparation::new(&model, grammars, settings.overrides.clone(), sizes.context_length, &clock)?;
-    let preparation = preparation.with_tool_format(settings.tool_format).with_fault(settings.inject);
-    let prepared: Vec<Line> = lines.into_iter().map(|line| preparation.prepare(line)).collect();
-    let config = engine_config(&settings, &sizes);
-    config.check(&backend.capacity())?;
-    let drafting = speculation::open(&settings, &sizes, &model)?;
-    let header = header::header(&settings, &sizes, &model, &backend.device(), &drafting, &clock);
+    let assembly = Assembly::new(&settings, &model, &clock)?;
+    let preparation = assembly.preparation(&settings, &model, &clock)?;
+    let prepared: Vec<Line> = lines.into_iter().map(|line| prepare(&preparation, line)).collect();
     model.identity.release_pages();
 
     // Nothing is made before all that can be refused has been looked at.
-    let mut outputs = settings.outputs.as_deref().map(OutputFile::create).transpose()?;
+    let mut outputs = run.outputs.as_deref().map(OutputFile::create).transpose()?;
     let options = WriterOptions { overflow: settings.overflow, ..WriterOptions::default() };
-    let writer = CaptureWriter::create(&settings.out, header, options)?;
+    let writer = CaptureWriter::create(&run.out, assembly.header.clone(), options)?;
     let name = model.identity.name.clone();
-    let tokenizer = Arc::new(model.tokenizer);
     let tap = CaptureTap::new(writer, settings.tier);
-    let engine = Engine::new(backend, tokenizer.clone(), config, clock, tap)?;
-    let engine = engine.speculate(drafting.drafter, settings.speculation.speculation())?;
-    let mut engine = match settings.inject {
-        Some(fault) => engine.inject(fault),
-        None => engine,
-    };
+    let mut engine = assembly.engine(&settings, &model, clock, tap)?;
 
     let started = Instant::now();
     let submitted: Vec<Submitted> = prepared.into_iter().map(|line| submit(line, &mut engine)).collect();
-    if !settings.quiet {
+    if !run.quiet {
         notices::tell(&submitted);
     }
     let mut finished = run_all(&mut engine, &submitted)?;
@@ -106,40 +98,11 @@ fn record_with(settings: Settings) -> anyhow::Result<Summary> {
     if let Some(outputs) = &mut outputs {
         for line in submitted {
             let choices = line.request.map(|request| finished.remove(&request).unwrap_or_default());
-            outputs.write(&line.output.render(choices, &tokenizer, &name))?;
+            outputs.write(&line.output.render(choices, &model.tokenizer, &name))?;
         }
     }
     outputs.map(OutputFile::finish).transpose()?;
     Ok(summary)
-}
-
-/// The device, with room for so many drafts.
-fn open_backend(
-    settings: &Settings,
-    sizes: &Sizes,
-    model: &Model,
-    drafts: usize,
-) -> Result<Box<dyn Backend>, BackendError> {
-    let options = BackendOptions {
-        threads: settings.threads,
-        isa: settings.isa,
-        kv_type: settings.kv_type,
-        pages: sizes.pages,
-        state_slots: settings.max_batch,
-        snapshots: sizes.pages,
-        drafts,
-        sketches: settings.sketches,
-    };
-    backend::open(settings.backend, model, &options)
-}
-
-fn engine_config(settings: &Settings, sizes: &Sizes) -> EngineConfig {
-    EngineConfig {
-        max_batch: settings.max_batch,
-        prefill_chunk: settings.prefill_chunk,
-        prefix_cache: settings.prefix_cache,
-        context_length: sizes.context_length,
-    }
 }
 
 /// A line of the request file, once the engine has it or has refused it.

@@ -1,6 +1,7 @@
 //! The tokenizer of a recorded model.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use anyhow::bail;
 
@@ -11,7 +12,7 @@ use crate::model::{Model, Tokenizer};
 ///
 /// # Errors
 /// If the model cannot be loaded, or the capture names another tokenizer.
-pub(super) fn recorded_tokenizer(path: &Path, header: &Header) -> anyhow::Result<Tokenizer> {
+pub(super) fn recorded_tokenizer(path: &Path, header: &Header) -> anyhow::Result<Arc<Tokenizer>> {
     let Model { tokenizer, identity, .. } = Model::load(path)?;
     let recorded = header.model.as_ref().map(|model| model.tokenizer_hashes.as_slice()).unwrap_or_default();
     let here = identity.tokenizer_hashes();

@@ -13,6 +13,28 @@ use crate::engine::{Engine, EngineError, Owner, RunningRequest};
 use crate::types::{ChoiceIndex, FinishReason, RequestId, SequenceId};
 
 impl<T: Tap> Engine<T> {
+    /// Ends a request that nobody waits for any more, and gives back what it held: its choices that had not ended. None for a
+    /// request that has ended already.
+    ///
+    /// Nothing that it computed goes into the prefix cache, which takes what ended validly.
+    pub fn cancel(&mut self, request: RequestId) -> Vec<FinishedChoice> {
+        let Some(running) = self.requests.get_mut(&request) else { return Vec::new() };
+        let mut not_begun = self.scheduler.take_waiting(request);
+        not_begun.extend(running.release_held_back(request));
+        self.state.forget(&Owner::Request(request));
+        let mut ended = Vec::new();
+        for mut sequence in self.scheduler.take_running(|sequence| sequence.id.request == request) {
+            sequence.publishable = false;
+            ended.push(self.end(sequence, FinishReason::Cancelled));
+        }
+        for waiting in not_begun {
+            let choice = FinishedChoice::without_output(waiting.id, FinishReason::Cancelled);
+            self.close(&choice);
+            ended.push(choice);
+        }
+        ended
+    }
+
     /// Makes an admitted sequence run, from the end of its cached prefix.
     pub(super) fn start(&mut self, waiting: Waiting, holding: Holding) -> Result<(), EngineError> {
         for snapshot in self.state.take_freed_snapshots() {

@@ -42,7 +42,8 @@ pub use tap::{
 use crate::arith::Kernels;
 use crate::backend::{Backend, StepOutput};
 use crate::model::Tokenizer;
-use crate::types::{RequestId, SequenceId, StepId, TokenId};
+use crate::params::Warning;
+use crate::types::{ChoiceIndex, RequestId, SequenceId, StepId, TokenId};
 use drafter::{Drafter, NoDrafter};
 use faults::{Fault, Faults};
 use sampler::Sampler;
@@ -168,6 +169,12 @@ impl<T: Tap> Engine<T> {
         };
         let time_ns = self.clock.now_ns();
         self.tap.admitted(&AdmittedReport { request, time_ns, owner: &owner, submission: &submission });
+        let is_odd = |warning: &&Warning| matches!(warning, Warning::GreedyAgainstRecommendation { .. });
+        if let Some(warning) = submission.resolved.warnings.iter().find(is_odd) {
+            let sequence = SequenceId { request, choice: ChoiceIndex(0) };
+            let (kind, message) = (EventKind::GreedyAgainstRecommendation, warning.to_string());
+            self.tap.event(&EventReport { kind, time_ns, sequence, step: None, message: &message });
+        }
         let choices = submission.sampling.choices;
         let running =
             RunningRequest { submission: Arc::new(submission), owner, held_back: 1..choices, unfinished: choices };
@@ -187,6 +194,12 @@ impl<T: Tap> Engine<T> {
     /// Whether every request that was submitted has ended.
     pub fn is_idle(&self) -> bool {
         self.scheduler.is_idle()
+    }
+
+    /// Sequences that run, and those that wait for a place.
+    pub fn load(&self) -> (usize, usize) {
+        let held_back: usize = self.requests.values().map(|request| request.held_back.len()).sum();
+        (self.scheduler.running().len(), self.scheduler.waiting() + held_back)
     }
 
     /// Steps taken so far.

@@ -96,6 +96,11 @@ impl Scheduler {
         self.waiting.is_empty() && self.running.is_empty()
     }
 
+    /// Sequences in line.
+    pub fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
     /// The running sequences, in order of admission.
     pub fn running(&self) -> &[Sequence] {
         &self.running

@@ -61,6 +61,8 @@ pub struct Sequence {
     stream: TextStream,
     /// ... as far as it is certain that no stop string takes it back.
     text: String,
+    /// Bytes of it that steps have reported.
+    told: usize,
 }
 
 /// A sequence that has ended.
@@ -76,7 +78,7 @@ pub struct FinishedChoice {
     pub text: String,
     /// One entry per token, if the request asked for them.
     pub logprobs: Vec<TokenLogprobs>,
-    /// What it calls; `None` for a request without tools, and for one that failed.
+    /// What it calls; `None` for a request without tools, and for one that failed or was cancelled.
     pub calls: Option<Parsed>,
 }
 
@@ -109,6 +111,7 @@ impl Sequence {
             stop: StopChecker::new(&submission.sampling, tokenizer.end_tokens(), room),
             stream: TextStream::new(),
             text: String::new(),
+            told: 0,
             tokens,
             submission,
         }
@@ -237,6 +240,16 @@ impl Sequence {
         Ok(())
     }
 
+    /// The text that no step has reported yet.
+    pub fn untold_text(&self) -> &str {
+        self.text.get(self.told..).unwrap_or_default()
+    }
+
+    /// Counts all text as reported.
+    pub fn tell_text(&mut self) {
+        self.told = self.text.len();
+    }
+
     /// The tokens whose keys, values and state are in place.
     pub fn computed_tokens(&self) -> &[TokenId] {
         &self.tokens[..self.computed]
@@ -254,7 +267,7 @@ impl Sequence {
     fn calls(&self, tokens: &[TokenId], reason: &FinishReason, tokenizer: &Tokenizer) -> Option<Parsed> {
         let Tooling { tools, format } = self.submission.tools.as_ref()?;
         let ends_it = match reason {
-            FinishReason::Failed(_) => return None,
+            FinishReason::Failed(_) | FinishReason::Cancelled => return None,
             FinishReason::StopToken(_) => true,
             _ => tokens.last().is_some_and(|last| tokenizer.end_tokens().contains(last)),
         };

@@ -261,13 +261,15 @@ impl<T: Tap> Engine<T> {
                 sketches: &output.sketches,
                 first_row,
                 emitted: &outcome.emitted,
+                text: sequence.untold_text(),
                 odds: &outcome.odds,
                 stop: outcome.stop.as_ref(),
                 timings,
             });
             if let (Some(kind), Some(FinishReason::Failed(message))) = (outcome.failure, &outcome.stop) {
-                self.tap.event(&EventReport { kind, time_ns, sequence: sequence.id, step, message });
+                self.tap.event(&EventReport { kind, time_ns, sequence: sequence.id, step: Some(step), message });
             }
+            sequence.tell_text();
         }
     }
 }

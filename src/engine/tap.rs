@@ -96,6 +96,8 @@ pub struct StepReport<'a> {
     pub first_row: usize,
     /// Tokens committed, in order; one for each row up to the last that was judged valid.
     pub emitted: &'a [TokenId],
+    /// Text of the answer that is certain since this step: whole characters, and no beginning of a stop string.
+    pub text: &'a str,
     /// The test of chance that each of them came of; `None` where there was none.
     pub odds: &'a [Option<Odds>],
     /// Why the step ended the sequence, if it did.
@@ -162,8 +164,8 @@ pub struct EventReport<'a> {
     pub time_ns: u64,
     /// The sequence it is about.
     pub sequence: SequenceId,
-    /// The step.
-    pub step: StepId,
+    /// The step; `None` for what is known before the first.
+    pub step: Option<StepId>,
     /// In words.
     pub message: &'a str,
 }
@@ -177,6 +179,8 @@ pub enum EventKind {
     NothingToSample,
     /// The grammar library failed; the request has failed with it.
     GrammarFailed,
+    /// A request is greedy, and the model's generation config recommends sampling.
+    GreedyAgainstRecommendation,
 }
 
 impl EventKind {
@@ -186,6 +190,7 @@ impl EventKind {
             Self::InvalidRow => "invalid_row",
             Self::NothingToSample => "nothing_to_sample",
             Self::GrammarFailed => "grammar_failed",
+            Self::GreedyAgainstRecommendation => "greedy_against_recommendation",
         }
     }
 }

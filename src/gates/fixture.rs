@@ -26,9 +26,9 @@ impl Fixture {
         let [model, draft] = ["model.gguf", "draft.gguf"].map(|name| folder.path().join(name));
         SyntheticModel::lfm2(SEED).write_gguf(&model)?;
         write_first_blocks(&model, 2, &draft)?;
-        // A tokenizer cannot be taken out of a model that is still needed.
-        let tokenizer = Arc::new(Model::load(&model)?.tokenizer);
-        Ok(Self { model: Model::load(&model)?, draft: Model::load(&draft)?, tokenizer, _folder: folder })
+        let model = Model::load(&model)?;
+        let tokenizer = Arc::clone(&model.tokenizer);
+        Ok(Self { model, draft: Model::load(&draft)?, tokenizer, _folder: folder })
     }
 }
 

@@ -41,7 +41,7 @@ fn assemble_model(path: &Path, gguf: GgufFile) -> Result<Model, Problem> {
         &tokenizer,
         chat_template.as_ref(),
     );
-    Ok(Model { identity, config, weights, tokenizer, chat_template, generation_config })
+    Ok(Model { identity, config, weights, tokenizer: tokenizer.into(), chat_template, generation_config })
 }
 
 fn refuse_split(metadata: &Metadata) -> Result<(), Problem> {

@@ -20,6 +20,7 @@ mod tokenizer;
 mod weights;
 
 use std::path::Path;
+use std::sync::Arc;
 
 pub use chat_template::{ChatPrompt, ChatTemplate, TemplateError};
 pub use config::{Architecture, LayerKind, ModelConfig, Rope};
@@ -28,6 +29,7 @@ pub use error::{ModelError, Problem};
 pub use first_blocks::write_first_blocks;
 pub use generation_config::GenerationConfig;
 pub use identity::ModelIdentity;
+pub(crate) use tokenizer::incomplete_suffix;
 pub use tokenizer::{TextStream, Tokenizer, TokenizerError};
 pub use weights::{AttentionWeights, ConvolutionWeights, LayerWeights, OperatorWeights, Tensor, Weights};
 
@@ -40,7 +42,7 @@ pub struct Model {
     /// Its weights, as they stand in the file.
     pub weights: Weights,
     /// Text to ids and back.
-    pub tokenizer: Tokenizer,
+    pub tokenizer: Arc<Tokenizer>,
     /// Messages to text; `None` when the model has no template.
     pub chat_template: Option<ChatTemplate>,
     /// Sampling defaults that the model's authors recommend.

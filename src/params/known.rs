@@ -7,6 +7,7 @@ use super::fields::SAMPLING_FIELDS;
 use super::json::Member;
 use super::output::OUTPUT_FIELDS;
 use super::read;
+use super::streaming::STREAM_FIELDS;
 use super::tools::TOOL_FIELDS;
 use super::wire::Endpoint;
 
@@ -80,8 +81,6 @@ const UNSUPPORTED: &[Unsupported] = &[
     unsupported("best_of", is_one, "ask for that many choices with `n` and rank them by `logprobs`"),
     unsupported("length_penalty", is_one, DECODING),
     unsupported("prediction", never, DECODING),
-    unsupported("stream", is_false, "a request file is answered as a whole; leave it out"),
-    unsupported("stream_options", never, "a request file is answered as a whole; leave it out"),
     unsupported("echo", is_false, ANSWER),
     unsupported("suffix", |value| value == "", INPUT),
     unsupported("prompt_logprobs", never, "only emitted tokens are reported; use `logprobs`"),
@@ -133,7 +132,10 @@ pub(super) fn check(member: &Member<'_>, endpoint: Endpoint, warnings: &mut Vec<
         let accepted = format!("nothing here: it is a field of {}", owner.path());
         return Err(RequestFault::value(name, accepted, read::found(&member.value)));
     }
-    if [SAMPLING_FIELDS, INPUT_FIELDS, OUTPUT_FIELDS, TOOL_FIELDS].iter().any(|fields| fields.contains(&name)) {
+    if [SAMPLING_FIELDS, INPUT_FIELDS, OUTPUT_FIELDS, TOOL_FIELDS, STREAM_FIELDS]
+        .iter()
+        .any(|fields| fields.contains(&name))
+    {
         return Ok(());
     }
     if WITHOUT_EFFECT.contains(&name) {
@@ -159,6 +161,7 @@ fn all() -> impl Iterator<Item = &'static str> {
         .chain(SAMPLING_FIELDS)
         .chain(OUTPUT_FIELDS)
         .chain(TOOL_FIELDS)
+        .chain(STREAM_FIELDS)
         .chain(WITHOUT_EFFECT)
         .copied()
         .chain(unsupported)

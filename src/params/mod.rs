@@ -4,6 +4,7 @@
 //! along client > server override > generation config > protocol default and keeps who decided; the engine and replay
 //! take the plain [`SamplingParams`]. [`lines`] reads whole request files, and [`response`] is the way back.
 
+pub mod chain;
 mod error;
 mod fields;
 mod json;
@@ -17,6 +18,7 @@ pub mod resolve;
 pub mod response;
 mod sampling;
 pub mod seed;
+mod streaming;
 mod tools;
 pub mod wire;
 
@@ -27,6 +29,7 @@ pub use lines::{RequestLine, read_lines, read_one};
 pub use output::OutputConstraint;
 pub use resolve::{Defaults, ParamChain, Resolved, ResolvedParams, Source};
 pub use sampling::SamplingParams;
+pub use streaming::Streaming;
 pub use wire::{Endpoint, Input, Request};
 
 #[cfg(test)]

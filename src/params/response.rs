@@ -2,6 +2,10 @@
 //!
 //! Nothing here reads a clock or makes an id, so that equal runs give equal bytes.
 
+mod chunk;
+
+pub use chunk::{CallPiece, Piece, Pieces};
+
 use serde::Serialize;
 use serde_json::{Map, Value};
 
@@ -227,25 +231,12 @@ impl ErrorBody {
 }
 
 fn chat_choice(id: &str, index: usize, choice: Choice) -> ChatChoice {
-    let alternative = |token: TextLogprob| ChatAlternative {
-        token: String::from_utf8_lossy(&token.bytes).into_owned(),
-        logprob: told(token.logprob),
-        bytes: token.bytes,
-    };
-    let token = |token: TokenLogprob| ChatToken {
-        chosen: alternative(token.chosen),
-        top_logprobs: token.alternatives.into_iter().map(alternative).collect(),
-    };
-    let content = |tokens: Vec<TokenLogprob>| tokens.into_iter().map(token).collect();
     let call = |(call, number): (ToolCall, usize)| ChatToolCall {
-        id: format!("call_{id}-{index}-{number}"),
+        id: call_id(id, index, number),
         r#type: "function",
         function: ChatFunction { name: call.name, arguments: call.arguments },
     };
-    let finish_reason = match (choice.finish.protocol_name(), choice.calls.is_empty()) {
-        (Some("stop"), false) => Some("tool_calls"),
-        (reason, _) => reason,
-    };
+    let finish_reason = finish_reason(&choice.finish, !choice.calls.is_empty());
     let tool_calls: Vec<ChatToolCall> = choice.calls.into_iter().zip(0..).map(call).collect();
     ChatChoice {
         index,
@@ -256,27 +247,51 @@ fn chat_choice(id: &str, index: usize, choice: Choice) -> ChatChoice {
             tool_calls,
             tool_call_problems: choice.call_problems,
         },
-        logprobs: choice.logprobs.map(|tokens| ChatLogprobs { content: content(tokens), refusal: None }),
+        logprobs: choice.logprobs.map(chat_logprobs),
         finish_reason,
     }
+}
+
+fn call_id(id: &str, index: usize, number: usize) -> String {
+    format!("call_{id}-{index}-{number}")
+}
+
+fn finish_reason(reason: &FinishReason, has_calls: bool) -> Option<&'static str> {
+    match (reason.protocol_name(), has_calls) {
+        (Some("stop"), true) => Some("tool_calls"),
+        (reason, _) => reason,
+    }
+}
+
+fn chat_logprobs(tokens: Vec<TokenLogprob>) -> ChatLogprobs {
+    let alternative = |token: TextLogprob| ChatAlternative {
+        token: String::from_utf8_lossy(&token.bytes).into_owned(),
+        logprob: told(token.logprob),
+        bytes: token.bytes,
+    };
+    let token = |token: TokenLogprob| ChatToken {
+        chosen: alternative(token.chosen),
+        top_logprobs: token.alternatives.into_iter().map(alternative).collect(),
+    };
+    ChatLogprobs { content: tokens.into_iter().map(token).collect(), refusal: None }
 }
 
 fn text_choice(index: usize, choice: Choice) -> TextChoice {
     TextChoice {
         index,
         text: choice.text,
-        logprobs: choice.logprobs.map(text_logprobs),
+        logprobs: choice.logprobs.map(|tokens| text_logprobs(tokens, &mut 0)),
         finish_reason: choice.finish.protocol_name(),
     }
 }
 
-fn text_logprobs(tokens: Vec<TokenLogprob>) -> TextLogprobs {
+/// The tokens as columns; `offset` is the number of characters before them, and moves over them.
+fn text_logprobs(tokens: Vec<TokenLogprob>, offset: &mut usize) -> TextLogprobs {
     let mut columns = TextLogprobs::default();
-    let mut offset = 0;
     for token in tokens {
         let text = readable(&token.chosen.bytes);
-        columns.text_offset.push(offset);
-        offset += String::from_utf8_lossy(&token.chosen.bytes).chars().count();
+        columns.text_offset.push(*offset);
+        *offset += String::from_utf8_lossy(&token.chosen.bytes).chars().count();
         columns.token_logprobs.push(told(token.chosen.logprob));
         columns.tokens.push(text);
         let alternatives = token.alternatives.iter().chain([&token.chosen]);

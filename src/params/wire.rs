@@ -7,7 +7,8 @@ use super::fields::RequestFields;
 use super::json::Object;
 use super::messages;
 use super::output::OutputConstraint;
-use super::{known, output, read, tools};
+use super::streaming::Streaming;
+use super::{known, output, read, streaming, tools};
 use crate::tools::{ToolChoice, ToolUse};
 use crate::types::TokenId;
 
@@ -33,6 +34,8 @@ pub struct Request {
     pub constraint: Option<OutputConstraint>,
     /// What the model may call.
     pub tools: Option<ToolUse>,
+    /// How the answer comes in pieces; `None` where it comes as a whole.
+    pub stream: Option<Streaming>,
     /// What was accepted but is likely not what the client meant.
     pub warnings: Vec<Warning>,
 }
@@ -96,6 +99,7 @@ impl Request {
         let fields = RequestFields::read(|name| object.given(name), Some(endpoint), &mut warnings)?;
         let constraint = output::constraint(|name| object.given(name))?;
         let tools = tools::tools(|name| object.given(name))?;
+        let stream = streaming::streaming(|name| object.given(name))?;
         if let (Some(output), Some(ToolUse { choice: ToolChoice::Required | ToolChoice::Named(_), .. })) =
             (&constraint, &tools)
         {
@@ -105,7 +109,7 @@ impl Request {
                 why: "an output that has to be a call has no other form; give one of them".to_owned(),
             });
         }
-        Ok(Self { model, input, fields, constraint, tools, warnings })
+        Ok(Self { model, input, fields, constraint, tools, stream, warnings })
     }
 
     /// Where the request was sent.

@@ -2,6 +2,7 @@
 
 use serde_json::{Value as Json, json};
 
+use super::begun_json::compact;
 use super::{CLOSE, NoCall, ReadCall, Reader, Tag, Tool, ToolCall, ToolFormat, find, shortened};
 
 /// A JSON object in `<tool_call>` tags, as Hermes, Qwen 2.5 and many others write calls.
@@ -53,5 +54,22 @@ impl ToolFormat for JsonFormat {
             arguments @ Json::Object(_) => Ok(ToolCall { name: tool.name.clone(), arguments: arguments.to_string() }),
             _ => Err(wrong("`arguments`, an object")),
         }
+    }
+
+    fn begun(&self, mut answer: Reader<'_>, tools: &[Tool]) -> Option<ToolCall> {
+        for part in ["{", "\"name\"", ":"] {
+            answer.skip_space();
+            answer.take(part).then_some(())?;
+        }
+        let name = answer.json().ok()?;
+        let tool = find(name.as_str()?, tools).ok()?;
+        for part in [",", "\"arguments\"", ":"] {
+            answer.skip_space();
+            answer.take(part).then_some(())?;
+        }
+        answer.skip_space();
+        let is_object = answer.rest().starts_with('{');
+        let arguments = if is_object { compact(answer.rest()) } else { String::new() };
+        Some(ToolCall { name: tool.name.clone(), arguments })
     }
 }

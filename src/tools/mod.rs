@@ -4,6 +4,8 @@
 //! grammar, and answers are read with it. Replay has the form in code of its own (`replay::tools`); of this module it takes
 //! the types, and the grammar for one comparison.
 
+mod begun;
+mod begun_json;
 mod grammar;
 mod json;
 mod prompt;
@@ -11,6 +13,7 @@ mod reading;
 mod tagged;
 mod tagged_schema;
 
+pub use self::begun::{Begun, BegunCall, begun};
 pub use self::grammar::grammar;
 pub use self::json::JsonFormat;
 pub use self::prompt::{ToldTemplate, for_template};
@@ -104,6 +107,10 @@ pub trait ToolFormat: Sync {
     /// # Errors
     /// If none stands there. Where it is [`NoCall::Wrong`], the closing tag was taken all the same.
     fn read(&self, answer: &mut Reader<'_>, tools: &[Tool]) -> ReadCall;
+
+    /// What is certain of a call that has only begun, from after its opening tag: whatever follows, a call that is read there
+    /// has this name, and arguments that begin like this. `None` while the name is not certain.
+    fn begun(&self, answer: Reader<'_>, tools: &[Tool]) -> Option<ToolCall>;
 }
 
 /// What of a tool's schema a format does not hold to.

@@ -4,7 +4,7 @@ use serde_json::Value as Json;
 
 use super::grammar::special_token;
 use super::{ToolCall, ToolFormat};
-use crate::model::Tokenizer;
+use crate::model::{Tokenizer, incomplete_suffix};
 use crate::types::TokenId;
 
 /// An answer as text. Special tokens are spelled out in it, and where they stand is known.
@@ -23,6 +23,18 @@ pub struct Spelled {
 impl Spelled {
     /// Spells tokens out.
     pub fn new(tokens: &[TokenId], format: &dyn ToolFormat, tokenizer: &Tokenizer) -> Self {
+        let (mut spelled, rest) = Self::whole_characters(tokens, format, tokenizer);
+        spelled.text += &String::from_utf8_lossy(&rest);
+        spelled
+    }
+
+    /// Spells the beginning of an answer out, without a last character that is incomplete.
+    pub fn begun(tokens: &[TokenId], format: &dyn ToolFormat, tokenizer: &Tokenizer) -> Self {
+        Self::whole_characters(tokens, format, tokenizer).0
+    }
+
+    /// The text up to a last character that is incomplete, and what there is of that.
+    fn whole_characters(tokens: &[TokenId], format: &dyn ToolFormat, tokenizer: &Tokenizer) -> (Self, Vec<u8>) {
         let is_special = |tag: &&str| special_token(tag, tokenizer).is_some();
         let special_tags = format.tags().iter().copied().filter(is_special).collect();
         let mut spelled = Self { special_tags, ..Self::default() };
@@ -35,8 +47,9 @@ impl Spelled {
             }
             bytes.extend_from_slice(tokenizer.token_bytes(token));
         }
+        let incomplete = bytes.split_off(bytes.len() - incomplete_suffix(&bytes));
         spelled.text += &String::from_utf8_lossy(&bytes);
-        spelled
+        (spelled, incomplete)
     }
 
     /// A text in which no tag is a special token.

@@ -2,6 +2,8 @@
 
 use serde_json::{Map, Value as Json, json};
 
+use super::begun::uncertain;
+use super::begun_json::escaped;
 use super::{
     CLOSE, NoCall, OPEN, ReadCall, Reader, Tag, Tool, ToolCall, ToolFormat, Unfit, find, shortened, tagged_schema,
 };
@@ -115,6 +117,65 @@ impl ToolFormat for TaggedFormat {
             None => Ok(ToolCall { name: tool.name.clone(), arguments: Json::Object(arguments).to_string() }),
         }
     }
+
+    fn begun(&self, mut answer: Reader<'_>, tools: &[Tool]) -> Option<ToolCall> {
+        answer.skip_space();
+        answer.take_tag(FUNCTION).then_some(())?;
+        let tool = find(answer.until(">")?, tools).ok()?;
+        let mut arguments = String::new();
+        // Where the answer ends, so does what is certain.
+        let _ = begun_parameters(self, &mut answer, tool, &mut arguments);
+        Some(ToolCall { name: tool.name.clone(), arguments })
+    }
+}
+
+/// Writes the certain beginning of the arguments, as the JSON that they will be; `None` where the answer ends in it.
+fn begun_parameters(format: &TaggedFormat, answer: &mut Reader<'_>, tool: &Tool, arguments: &mut String) -> Option<()> {
+    arguments.push('{');
+    let mut keys = Vec::new();
+    loop {
+        answer.skip_space();
+        if answer.take_tag(END_FUNCTION) {
+            arguments.push('}');
+            return None;
+        }
+        answer.take_tag(PARAMETER).then_some(())?;
+        let key = answer.until(">")?;
+        let schema = property(tool, key).filter(|_| !keys.contains(&key))?;
+        let comma = if keys.is_empty() { "" } else { "," };
+        keys.push(key);
+        let head = format!("{comma}{}:", json!(key));
+        if !is_text(schema) {
+            let value = answer.json().ok()?;
+            answer.skip_space();
+            answer.take_tag(END_PARAMETER).then_some(())?;
+            *arguments += &format!("{head}{value}");
+            continue;
+        }
+        let mut whole = *answer;
+        let spells = |text: &str| format.tags().iter().any(|tag| text.contains(*tag));
+        match text(&mut whole) {
+            Some(text) if spells(text) => return None,
+            Some(text) => *arguments += &format!("{head}{}", json!(text)),
+            None => {
+                let text = certain_text(*answer);
+                *arguments += &format!("{head}\"{}", escaped(text));
+                return None;
+            }
+        }
+        *answer = whole;
+    }
+}
+
+/// As much of a free text that has not ended as is certain to be of it.
+fn certain_text<'a>(mut answer: Reader<'a>) -> &'a str {
+    answer.take("\n");
+    let text = answer.rest();
+    let close = format!("\n{END_PARAMETER}\n");
+    let marks = [close.as_str(), OPEN, CLOSE, FUNCTION, END_FUNCTION, PARAMETER, END_PARAMETER];
+    let spelled = marks.iter().filter_map(|mark| text.find(mark)).min();
+    let text = spelled.map_or(text, |end| &text[..end]);
+    &text[..text.len() - uncertain(text, &marks)]
 }
 
 /// Free text up to its closing tag: that token where it is one, and else the tag on a line of its own. The line breaks

@@ -1,7 +1,7 @@
 //! Tokenizers, random numbers, and random walks through a grammar.
 
 use std::path::PathBuf;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use stepscope::grammar::{Constraint, Grammar, GrammarFactory, GrammarSettings, Matcher, Whitespace};
 use stepscope::model::synthetic::SyntheticModel;
@@ -10,7 +10,7 @@ use stepscope::types::TokenId;
 
 /// A tokenizer with what compiles grammars for it.
 pub struct Vocabulary {
-    pub tokenizer: Tokenizer,
+    pub tokenizer: Arc<Tokenizer>,
     pub size: usize,
     pub factory: GrammarFactory,
 }

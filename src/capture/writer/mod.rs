@@ -7,6 +7,7 @@ mod batch;
 mod file;
 mod ledger;
 mod queue;
+mod ring;
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,6 +20,7 @@ pub(super) use self::file::Output;
 pub(super) use self::file::PROFILE;
 use self::ledger::Ledger;
 use self::queue::{Close, Item, Queue};
+pub use self::ring::{Ring, RingOptions, Snapshot};
 use super::codec::Encoding;
 use super::error::CaptureError;
 use super::records::Header;
@@ -32,6 +34,31 @@ pub enum Overflow {
     /// Messages of the `logits` and `sketch` channels are dropped, and loss records say which; for all others the
     /// caller waits.
     DropPayloads,
+}
+
+/// Where records go.
+pub trait Sink: Send {
+    /// Takes one record. A step record goes before the payloads of its rows.
+    ///
+    /// # Errors
+    /// If recording has failed.
+    fn write(&mut self, record: Record) -> Result<(), CaptureError>;
+
+    /// Takes a raw logits row.
+    ///
+    /// # Errors
+    /// If recording has failed.
+    fn write_row(&mut self, key: RowKey, values: Vec<f32>) -> Result<(), CaptureError>;
+}
+
+impl Sink for CaptureWriter {
+    fn write(&mut self, record: Record) -> Result<(), CaptureError> {
+        Self::write(self, record)
+    }
+
+    fn write_row(&mut self, key: RowKey, values: Vec<f32>) -> Result<(), CaptureError> {
+        Self::write_row(self, key, values)
+    }
 }
 
 /// How to record.

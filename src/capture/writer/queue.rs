@@ -161,7 +161,7 @@ impl Item {
     }
 
     /// Bytes it holds in memory, near enough to bound them.
-    fn weight(&self) -> usize {
+    pub(super) fn weight(&self) -> usize {
         size_of::<Self>() + self.content_bytes()
     }
 }

@@ -1,6 +1,7 @@
 //! From captures to a table.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use super::findings::Findings;
 use crate::arith::Isa;
@@ -123,7 +124,7 @@ fn read_capture(
     judge: &mut Judge<'_>,
     reader: &CaptureReader,
     index: usize,
-    of_calls: Option<&(Tokenizer, ExpectedCalls)>,
+    of_calls: Option<&(Arc<Tokenizer>, ExpectedCalls)>,
     see: &mut dyn FnMut(&StepRecord, Judgement),
 ) -> anyhow::Result<()> {
     for sequence in reader.sequences() {

@@ -36,7 +36,7 @@ pub(super) fn export(Options { capture, out, model, expected }: &Options) -> any
     let partial = partial_path(out);
     let file = OpenOptions::new().write(true).create(true).truncate(true).open(&partial);
     let file = file.with_context(|| format!("{}: cannot create the file", partial.display()))?;
-    let written = write(&reader, tokenizer.as_ref(), &expected, file);
+    let written = write(&reader, tokenizer.as_deref(), &expected, file);
     let (lines, unreadable) = written.with_context(|| format!("{}: cannot write", partial.display()))?;
     std::fs::rename(&partial, out).with_context(|| format!("{}: cannot name the finished file", out.display()))?;
     println!("{}: {lines} lines", out.display());

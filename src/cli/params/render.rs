@@ -1,56 +1,14 @@
-//! The chain of every parameter, as a table and as JSON.
+//! The chain of every parameter, as a table.
 
 use std::fmt::Write;
 
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 
+use crate::params::chain::{LAYERS, layer};
 use crate::params::{ParamChain, Request, ResolvedParams, Source};
 
 /// Longer values are cut in the table; `--json` has them whole.
 const WIDEST_VALUE: usize = 28;
-
-/// The layers in the order in which they decide, with their column titles.
-const LAYERS: [(Source, &str); 4] = [
-    (Source::Client, "client"),
-    (Source::ServerOverride, "server override"),
-    (Source::GenerationConfig, "generation config"),
-    (Source::ProtocolDefault, "protocol default"),
-];
-
-fn layer(chain: &ParamChain, source: Source) -> Option<&Value> {
-    match source {
-        Source::Client => chain.client.as_ref(),
-        Source::ServerOverride => chain.server_override.as_ref(),
-        Source::GenerationConfig => chain.generation_config.as_ref(),
-        Source::ProtocolDefault => chain.protocol_default.as_ref(),
-        Source::Generated => None,
-    }
-}
-
-/// Everything as one JSON object. A fresh seed has no value yet: it is made when the request runs.
-pub(super) fn json(request: &Request, model: &str, resolved: &ResolvedParams) -> Value {
-    let param = |chain: &ParamChain| {
-        let says = |&(source, _): &(Source, _)| Some((key(source), layer(chain, source)?.clone()));
-        let value = if chain.source == Source::Generated { Value::Null } else { chain.value.clone() };
-        json!({
-            "name": chain.name,
-            "layers": LAYERS.iter().filter_map(says).collect::<Map<_, _>>(),
-            "value": value,
-            "source": key(chain.source),
-        })
-    };
-    json!({
-        "endpoint": request.endpoint().path(),
-        "model": model,
-        "params": resolved.chain.iter().map(param).collect::<Vec<_>>(),
-        "fresh_seed": resolved.seed.source == Source::Generated,
-        "warnings": resolved.warnings.iter().map(ToString::to_string).collect::<Vec<_>>(),
-    })
-}
-
-fn key(source: Source) -> String {
-    source.name().replace(' ', "_")
-}
 
 /// A table with a row per parameter and a column per layer, then what follows for the seed, then the warnings.
 pub(super) fn text(request: &Request, model: &str, resolved: &ResolvedParams) -> String {
@@ -106,7 +64,10 @@ fn shown(parameter: &str, value: &Value) -> String {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+    use crate::params::chain::json;
     use crate::params::{Defaults, RequestFields};
 
     fn shown_for(fields: &str) -> (String, Value) {

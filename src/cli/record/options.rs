@@ -10,11 +10,12 @@ use super::count::Count;
 use crate::capture::records::MOST_DRAFTS;
 use crate::engine::faults::{Fault, UnknownFault};
 use crate::grammar::{Backend, GrammarSettings, Whitespace};
+use crate::tools::{JsonFormat, TaggedFormat, ToolFormat};
 
 /// Most sequences at a time, and most threads: far more than a machine has use for.
-const MANY: usize = 1024;
+pub const MANY: usize = 1024;
 /// Most of what a run can be told to hold or to compute at a time.
-const MOST: usize = 1 << 24;
+pub const MOST: usize = 1 << 24;
 
 /// Run a file of requests through a model, and capture every step
 ///
@@ -258,6 +259,15 @@ pub enum ToolFormatOption {
     Json,
     /// `<function=...>` and `<parameter=...>` tags in `<tool_call>` tags, with text between them
     Tagged,
+}
+
+impl From<ToolFormatOption> for &'static dyn ToolFormat {
+    fn from(option: ToolFormatOption) -> Self {
+        match option {
+            ToolFormatOption::Json => &JsonFormat,
+            ToolFormatOption::Tagged => &TaggedFormat,
+        }
+    }
 }
 
 /// What does the grammars.

@@ -2,11 +2,11 @@
 
 use serde_json::{Value, json};
 
-use crate::engine::logprobs::{Logprob, TokenLogprobs};
 use crate::engine::{FinishedChoice, Submission};
+use crate::exchange::{About, answer};
 use crate::model::Tokenizer;
 use crate::params::Endpoint;
-use crate::params::response::{Answer, Choice, ErrorBody, ErrorObject, TextLogprob, TokenLogprob, Usage};
+use crate::params::response::{ErrorBody, ErrorObject};
 use crate::types::FinishReason;
 
 /// What is known of an output line before its request has run.
@@ -83,60 +83,14 @@ impl OutputLine {
             let message = format!("line {}: {message}", self.line);
             return (500, json!(ErrorBody::failed(message, "generation_failed")));
         }
-        let endpoint = self.endpoint.unwrap_or(Endpoint::ChatCompletions);
-        let prefix = match endpoint {
-            Endpoint::ChatCompletions => "chatcmpl",
-            Endpoint::Completions => "cmpl",
-        };
-        let emitted = choices.iter().map(|choice| choice.tokens.len() as u32).sum();
-        let answer = Answer {
-            endpoint,
-            id: format!("{prefix}-{}", self.id),
+        let about = About {
+            endpoint: self.endpoint.unwrap_or(Endpoint::ChatCompletions),
+            id: &self.id,
             created: 0,
-            model: model.to_owned(),
-            usage: Usage::new(self.prompt_tokens, emitted),
-            choices: choices.into_iter().map(|choice| self.choice(choice, tokenizer)).collect(),
+            model,
+            prompt_tokens: self.prompt_tokens,
+            wants_logprobs: self.wants_logprobs,
         };
-        (200, answer.into_body())
+        (200, answer(&about, choices, tokenizer).into_body())
     }
-
-    fn choice(&self, choice: FinishedChoice, tokenizer: &Tokenizer) -> Choice {
-        let logprobs = self.wants_logprobs.then(|| {
-            let told = told_tokens(&choice, tokenizer);
-            choice.logprobs[..told.min(choice.logprobs.len())]
-                .iter()
-                .map(|entry| token_logprob(entry, tokenizer))
-                .collect()
-        });
-        let parsed = choice.calls.unwrap_or_default();
-        let text = if parsed.calls.is_empty() { choice.text } else { parsed.content };
-        Choice { text, calls: parsed.calls, call_problems: parsed.problems, finish: choice.reason, logprobs }
-    }
-}
-
-/// How many of a choice's tokens are part of its text: not the end or stop token that ended it, nor those that lie wholly
-/// in the stop string.
-fn told_tokens(choice: &FinishedChoice, tokenizer: &Tokenizer) -> usize {
-    let count = choice.tokens.len();
-    match choice.reason {
-        FinishReason::EndToken(_) | FinishReason::StopToken(_) => count.saturating_sub(1),
-        FinishReason::StopString(_) => {
-            let mut end = 0;
-            let begins_in_text = |token: &&crate::types::TokenId| {
-                let begins = end;
-                end += tokenizer.token_bytes(**token).len();
-                begins < choice.text.len()
-            };
-            choice.tokens.iter().take_while(begins_in_text).count()
-        }
-        _ => count,
-    }
-}
-
-fn token_logprob(entry: &TokenLogprobs, tokenizer: &Tokenizer) -> TokenLogprob {
-    let text = |logprob: &Logprob| TextLogprob {
-        bytes: tokenizer.token_bytes(logprob.token).to_vec(),
-        logprob: logprob.logprob,
-    };
-    TokenLogprob { chosen: text(&entry.chosen), alternatives: entry.alternatives.iter().map(text).collect() }
 }

@@ -1,15 +1,14 @@
 //! One request run again, alone, as it was recorded; and, from a place in its answer on, with something changed.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use anyhow::{Context as _, ensure};
 
-use super::{Grammars, Options, Preparation, Settings, engine_config, header, open_backend, speculation};
+use super::{Assembly, Options, Settings};
 use crate::capture::tap::CaptureTap;
 use crate::capture::{CaptureWriter, WriterOptions};
 use crate::engine::faults::Fault;
-use crate::engine::{Clock, Engine, Received, Submission};
+use crate::engine::{Clock, Received, Submission};
 use crate::model::Model;
 use crate::params::Request;
 use crate::types::{RequestId, SequenceId, TokenId};
@@ -48,17 +47,14 @@ pub(in crate::cli) struct Turn {
 /// # Errors
 /// If the settings do not go together, the engine fails, or the answer never stands where the change is to be made.
 pub(in crate::cli) fn rerun(options: &Options, asked: &Asked, turn: Option<&Turn>) -> anyhow::Result<()> {
-    let settings = Settings::resolve(options)?;
-    let other = turn.map(|turn| Settings::resolve(&turn.options)).transpose()?;
+    let (settings, run) = Settings::resolve(options)?;
+    let other = turn.map(|turn| Settings::resolve(&turn.options)).transpose()?.map(|(other, _)| other);
     let clock = Clock::start();
     let model = Model::load(&settings.model)?;
-    let sizes = settings.sizes(&model.config)?;
     let room = other.as_ref().map_or(0, |other| other.speculation.room()).max(settings.speculation.room());
-    let backend = open_backend(&settings, &sizes, &model, room)?;
+    let assembly = Assembly::with_room(&settings, &model, &clock, room)?;
     let prepared = |settings: &Settings, request: &Request| -> anyhow::Result<Submission> {
-        let grammars = Grammars::new(&model, settings.grammar, settings.reasoning_end.as_deref())?;
-        let preparation = Preparation::new(&model, grammars, settings.overrides.clone(), sizes.context_length, &clock)?;
-        let preparation = preparation.with_tool_format(settings.tool_format).with_fault(settings.inject);
+        let preparation = assembly.preparation(settings, &model, &clock)?;
         let mut submission = preparation.submission(request, asked.received.clone())?;
         // A template may have rendered it at another time.
         submission.prompt.tokens = asked.prompt.clone();
@@ -80,22 +76,13 @@ pub(in crate::cli) fn rerun(options: &Options, asked: &Asked, turn: Option<&Turn
                 turn.emitted == 0 || is <= was,
                 "--set max_tokens={is}: room was set aside for {was} tokens; accepted: up to {was}, or any number at the first step"
             );
-            Some((turn, changed, speculation::open(other, &sizes, &model)?.drafter, other.speculation.speculation()))
+            Some((turn, changed, assembly.drafter(other, &model)?, other.speculation.speculation()))
         }
         _ => None,
     };
-    let config = engine_config(&settings, &sizes);
-    config.check(&backend.capacity())?;
-    let drafting = speculation::open(&settings, &sizes, &model)?;
-    let header = header::header(&settings, &sizes, &model, &backend.device(), &drafting, &clock);
-    let writer = CaptureWriter::create(&settings.out, header, WriterOptions::default())?;
-    let engine =
-        Engine::new(backend, Arc::new(model.tokenizer), config, clock, CaptureTap::new(writer, settings.tier))?;
-    let engine = engine.number_from(asked.number).speculate(drafting.drafter, settings.speculation.speculation())?;
-    let mut engine = match settings.inject {
-        Some(fault) => engine.inject(fault),
-        None => engine,
-    };
+    let writer = CaptureWriter::create(&run.out, assembly.header.clone(), WriterOptions::default())?;
+    let tap = CaptureTap::new(writer, settings.tier);
+    let mut engine = assembly.engine(&settings, &model, clock, tap)?.number_from(asked.number);
     let (request, admitted) = engine.submit(submission);
     admitted?;
     while !engine.is_idle() {

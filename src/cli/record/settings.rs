@@ -21,6 +21,7 @@ use crate::capture::tap::Tier;
 use crate::engine::faults::Fault;
 use crate::engine::sampler::VerifyRule;
 use crate::engine::speculation::Scheduling;
+use crate::exchange::Preparation;
 use crate::grammar::{Backend, GrammarSettings, HOW_TO_BUILD};
 use crate::model::{LayerKind, ModelConfig};
 use crate::params::RequestFields;
@@ -28,13 +29,20 @@ use crate::params::RequestFields;
 /// Most bytes of key-value cache that are set aside unasked.
 const KV_BYTES: usize = 2 << 30;
 
-/// The effective configuration.
+/// The files of a run, and what it prints.
 #[derive(Debug)]
-pub(super) struct Settings {
-    pub model: PathBuf,
+pub(super) struct Run {
     pub requests: PathBuf,
     pub out: PathBuf,
     pub outputs: Option<PathBuf>,
+    pub json: bool,
+    pub quiet: bool,
+}
+
+/// The effective configuration of an engine and of what is recorded of it.
+#[derive(Debug)]
+pub(in crate::cli) struct Settings {
+    pub model: PathBuf,
     pub max_batch: usize,
     pub prefill_chunk: usize,
     pub prefix_cache: bool,
@@ -43,7 +51,7 @@ pub(super) struct Settings {
     pub backend: BackendKind,
     /// `None` for the best that the machine has.
     pub isa: Option<Isa>,
-    pub speculation: SpeculationSettings,
+    pub(super) speculation: SpeculationSettings,
     /// The token that ends a reasoning section.
     pub reasoning_end: Option<String>,
     /// How tool calls are written; `None` leaves it to the chat template.
@@ -52,12 +60,10 @@ pub(super) struct Settings {
     pub grammar: GrammarSettings,
     /// The planted fault. It stands in the header by itself, so that nothing else in a capture depends on it.
     pub inject: Option<Fault>,
-    pub quiet: bool,
     pub tier: Tier,
     /// Whether what the rows pass through is sketched.
     pub sketches: bool,
     pub overflow: Overflow,
-    pub json: bool,
     /// The operator's layer of parameter resolution.
     pub overrides: RequestFields,
     /// `None` leaves it to the model.
@@ -70,7 +76,7 @@ pub(super) struct Settings {
 
 /// Sizes that depend on the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Sizes {
+pub(in crate::cli) struct Sizes {
     /// Tokens of the longest sequence.
     pub context_length: usize,
     /// Pages of the key-value cache.
@@ -78,19 +84,43 @@ pub(super) struct Sizes {
 }
 
 impl Settings {
-    /// Flags first, then the file, then defaults.
-    pub fn resolve(flags: &Options) -> anyhow::Result<Self> {
+    /// Flags first, then the file, then defaults: those of a run over a file of requests.
+    pub(super) fn resolve(flags: &Options) -> anyhow::Result<(Self, Run)> {
+        Self::resolve_with(flags, |layers| {
+            Ok(Run {
+                requests: layers.required("requests", |options| options.requests.clone())?,
+                out: layers.required("out", |options| options.out.clone())?,
+                outputs: layers.choose(
+                    "outputs",
+                    |options| options.outputs.clone(),
+                    |path| json!(path.to_string_lossy()),
+                ),
+                json: flags.json || layers.file.json,
+                quiet: flags.quiet,
+            })
+        })
+    }
+
+    /// The same for an engine that gets its requests in another way; the file's settings of a run are left alone.
+    pub fn of_engine(flags: &Options) -> anyhow::Result<Self> {
+        Ok(Self::resolve_with(flags, |_| Ok(()))?.0)
+    }
+
+    /// `own` looks up what is not the engine's.
+    fn resolve_with<T>(
+        flags: &Options,
+        own: impl FnOnce(&mut Layers<'_>) -> anyhow::Result<T>,
+    ) -> anyhow::Result<(Self, T)> {
         let file = flags.config.as_deref().map(read_config).transpose()?.unwrap_or_default();
         let mut layers = Layers { flags, file: &file, recorded: Vec::new() };
         let processors = available_parallelism().context("count the processors; give --threads")?;
         let sampling = file.sampling.clone().unwrap_or_default();
         let overrides = RequestFields::from_toml(&sampling).context("table [sampling] of --config")?;
         let path = |path: &PathBuf| json!(path.to_string_lossy());
+        let model = layers.required("model", |options| options.model.clone())?;
+        let own = own(&mut layers)?;
         let settings = Self {
-            model: layers.required("model", |options| options.model.clone())?,
-            requests: layers.required("requests", |options| options.requests.clone())?,
-            out: layers.required("out", |options| options.out.clone())?,
-            outputs: layers.choose("outputs", |options| options.outputs.clone(), path),
+            model,
             max_batch: layers.or("max-batch", |options| options.max_batch, Count::nearest(8), number).get(),
             prefill_chunk: layers
                 .or("prefill-chunk", |options| options.prefill_chunk, Count::nearest(256), number)
@@ -130,14 +160,12 @@ impl Settings {
             tool_format: layers.choose("tool-format", |options| options.tool_format, name),
             grammar: layers.grammar()?,
             inject: flags.inject.or(file.inject).map(|option| option.0),
-            quiet: flags.quiet,
             tier: layers.tier(),
             sketches: layers.or("sketches", |options| options.sketches, Switch::Off, name) == Switch::On,
             overflow: match layers.or("overflow", |options| options.overflow, OverflowOption::Block, name) {
                 OverflowOption::Block => Overflow::Block,
                 OverflowOption::Drop => Overflow::DropPayloads,
             },
-            json: flags.json || file.json,
             context_length: layers.choose("context-length", |options| options.context_length, number).map(|n| n.get()),
             kv_pages: layers.choose("kv-pages", |options| options.kv_pages, number).map(|n| n.get()),
             overrides,
@@ -151,7 +179,16 @@ impl Settings {
         for (field, value) in settings.overrides.to_json().as_object().into_iter().flatten() {
             recorded.push(setting(&format!("sampling.{field}"), value, "config-file"));
         }
-        Ok(Self { recorded, ..settings })
+        Ok((Self { recorded, ..settings }, own))
+    }
+
+    /// The preparation of requests as the settings have it.
+    pub fn apply<'a>(&self, preparation: Preparation<'a>) -> Preparation<'a> {
+        let preparation = preparation.with_fault(self.inject);
+        match self.tool_format {
+            Some(format) => preparation.with_tool_format(format.into()),
+            None => preparation,
+        }
     }
 
     /// What the model decides unless the configuration does.

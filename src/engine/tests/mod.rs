@@ -1,6 +1,7 @@
 //! The engine against a backend whose rows are known ([`super::fake`]).
 
 mod cache;
+mod cancel;
 mod invalid_rows;
 mod recorded;
 mod schedule;
@@ -197,7 +198,7 @@ fn tokenizer() -> Arc<Tokenizer> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("model.gguf");
         SyntheticModel::llama(0).write_gguf(&path).unwrap();
-        Arc::new(Model::load(&path).unwrap().tokenizer)
+        Model::load(&path).unwrap().tokenizer
     });
     TOKENIZER.clone()
 }

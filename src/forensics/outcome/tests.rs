@@ -3,7 +3,7 @@
 mod recorded;
 
 use std::fs;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use serde_json::json;
 
@@ -16,11 +16,11 @@ use crate::replay::tools::tools_of;
 const FORMATS: [CallFormat; 2] = [CallFormat::Json, CallFormat::Tagged];
 
 /// One in which every tag is a special token, and one in which none is.
-static SPECIAL: LazyLock<Tokenizer> = LazyLock::new(|| tokenizer(CallFormat::Tagged.tags()));
-static PLAIN: LazyLock<Tokenizer> = LazyLock::new(|| tokenizer(&[]));
+static SPECIAL: LazyLock<Arc<Tokenizer>> = LazyLock::new(|| tokenizer(CallFormat::Tagged.tags()));
+static PLAIN: LazyLock<Arc<Tokenizer>> = LazyLock::new(|| tokenizer(&[]));
 
 /// The synthetic models' tokenizer without its merges, with these special tokens more.
-fn tokenizer(special: &[&str]) -> Tokenizer {
+fn tokenizer(special: &[&str]) -> Arc<Tokenizer> {
     let folder = tempfile::tempdir().unwrap();
     SyntheticModel::llama(1).write_hugging_face(folder.path()).unwrap();
     let path = folder.path().join("tokenizer.json");
@@ -104,7 +104,7 @@ fn timer(label: &str, format: CallFormat) -> String {
 
 /// Every case in both formats and with both tokenizers.
 fn all() -> impl Iterator<Item = (CallFormat, &'static Tokenizer)> {
-    FORMATS.into_iter().flat_map(|format| [(format, &*SPECIAL), (format, &*PLAIN)])
+    FORMATS.into_iter().flat_map(|format| [(format, &**SPECIAL), (format, &**PLAIN)])
 }
 
 #[test]

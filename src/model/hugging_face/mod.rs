@@ -58,7 +58,7 @@ pub(crate) fn load(folder: &Path) -> Result<Model, ModelError> {
         &tokenizer,
         chat_template.as_ref(),
     );
-    Ok(Model { identity, config, weights, tokenizer, chat_template, generation_config })
+    Ok(Model { identity, config, weights, tokenizer: tokenizer.into(), chat_template, generation_config })
 }
 
 /// The end of sequence of the tokenizer, and the end tokens of the generation config, or else of the model config.

@@ -9,6 +9,7 @@ use std::collections::HashSet;
 use std::fmt;
 
 pub use text_stream::TextStream;
+pub(crate) use text_stream::incomplete_suffix;
 
 pub(crate) use byte_level::character_of;
 pub(crate) use gguf::from_gguf;

@@ -1,4 +1,4 @@
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use proptest::prelude::*;
 
@@ -13,7 +13,7 @@ fn model(synthetic: &SyntheticModel) -> Model {
     Model::load(&path).expect("a valid model")
 }
 
-static TOKENIZER: LazyLock<Tokenizer> = LazyLock::new(|| model(&SyntheticModel::llama(1)).tokenizer);
+static TOKENIZER: LazyLock<Arc<Tokenizer>> = LazyLock::new(|| model(&SyntheticModel::llama(1)).tokenizer);
 
 #[test]
 fn tokens_stand_for_their_bytes() {

@@ -40,7 +40,7 @@ impl TextStream {
 }
 
 /// Length of the suffix that is the beginning of a character, and may yet become one.
-fn incomplete_suffix(bytes: &[u8]) -> usize {
+pub(crate) fn incomplete_suffix(bytes: &[u8]) -> usize {
     let last = bytes.utf8_chunks().last().map_or(&[][..], |chunk| chunk.invalid());
     let incomplete = !last.is_empty()
         && bytes.ends_with(last)

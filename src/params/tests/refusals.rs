@@ -109,7 +109,6 @@ fn fields_that_cannot_be_honoured_are_refused_and_not_ignored() {
     for fields in [
         r#""functions": [{"name": "f"}]"#,
         r#""guided_json": {"type": "object"}"#,
-        r#""stream": true"#,
         r#""best_of": 3"#,
         r#""prompt_logprobs": 1"#,
         r#""reasoning_effort": "high""#,

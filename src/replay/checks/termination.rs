@@ -35,7 +35,7 @@ fn expected(sequence: &Sequence<'_>) -> Result<Option<Ending>, Skip> {
     let rules = sequence.rules()?;
     let context = sequence.context;
     let end_tokens = context.end_tokens().ok_or_else(|| Skip::not_recorded("the model's end tokens are not known"))?;
-    let tokenizer = context.model().map(|model| &model.tokenizer);
+    let tokenizer = context.model().map(|model| &*model.tokenizer);
     if tokenizer.is_none() && !rules.stop.is_empty() {
         return Err(context.preflight.no_model());
     }

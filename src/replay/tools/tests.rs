@@ -1,7 +1,7 @@
 //! The plain code against the engine's, and the judge of answers against answers that are right and wrong.
 
 use std::fs;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use proptest::prelude::*;
 use serde_json::json;
@@ -26,7 +26,7 @@ fn tools() -> Vec<Tool> {
 }
 
 /// Tokenizers in which the tags are no special tokens; in which those of a call are; and in which `</parameter>` is, too.
-fn tokenizers() -> [Tokenizer; 3] {
+fn tokenizers() -> [Arc<Tokenizer>; 3] {
     let folder = tempfile::tempdir().unwrap();
     SyntheticModel::llama(1).write_hugging_face(folder.path()).unwrap();
     let path = folder.path().join("tokenizer.json");
@@ -42,7 +42,7 @@ fn tokenizers() -> [Tokenizer; 3] {
     let plain = Model::load(folder.path()).unwrap().tokenizer;
     let special = with(description.to_string());
     let all_special = with(description.to_string().replace("<|endoftext|>", END_PARAMETER));
-    let specials = |tokenizer: &Tokenizer| {
+    let specials = |tokenizer: &Arc<Tokenizer>| {
         [CALL, END_CALL, END_PARAMETER]
             .map(|tag| tokenizer.token_id(tag).is_some_and(|token| tokenizer.is_special(token)))
     };
@@ -98,7 +98,7 @@ proptest! {
         "<tool_call>\n<function=weather>\n<parameter=city>\nOslo\n</parameter>\n</function>\n</tool_call>",
         "<tool_call>\n<function=weather>\n<parameter=city>\na </parameter> b\n</parameter>\n</function>\n</tool_call>",
     ]), any::<bool>()), 0..12), which in 0..3_usize) {
-        static TOKENIZERS: LazyLock<[Tokenizer; 3]> = LazyLock::new(tokenizers);
+        static TOKENIZERS: LazyLock<[Arc<Tokenizer>; 3]> = LazyLock::new(tokenizers);
         let tokenizer = &TOKENIZERS[which];
         let spell = |(piece, is_ordinary): &(&str, bool)| match is_ordinary {
             true => ordinary(piece, tokenizer),

@@ -8,7 +8,7 @@ use crate::model::synthetic::SyntheticModel;
 fn settings(folder: &Path, lines: &str) -> Settings {
     let file = folder.join("config.toml");
     std::fs::write(&file, format!("model = 'm'\nrequests = 'r'\nout = 'o'\n{lines}")).unwrap();
-    Settings::resolve(&Options { config: Some(file), ..Options::default() }).unwrap()
+    Settings::resolve(&Options { config: Some(file), ..Options::default() }).unwrap().0
 }
 
 #[test]

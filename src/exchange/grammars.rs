@@ -3,8 +3,7 @@
 use std::cell::{OnceCell, RefCell};
 use std::collections::HashMap;
 
-use anyhow::Context;
-
+use super::ExchangeError;
 use crate::engine::constraint::OutputGrammar;
 use crate::grammar::{Grammar, GrammarError, GrammarFactory, GrammarSettings};
 use crate::model::Model;
@@ -12,7 +11,7 @@ use crate::params::{OutputConstraint, RequestFault};
 use crate::types::TokenId;
 
 /// Compiles what requests demand of their outputs; equal constraints once.
-pub(in crate::cli) struct Grammars<'a> {
+pub struct Grammars<'a> {
     model: &'a Model,
     settings: GrammarSettings,
     reasoning_end: Option<TokenId>,
@@ -25,16 +24,23 @@ impl<'a> Grammars<'a> {
     ///
     /// # Errors
     /// If the tokenizer has no such token.
-    pub fn new(model: &'a Model, settings: GrammarSettings, reasoning_end: Option<&str>) -> anyhow::Result<Self> {
+    pub fn new(
+        model: &'a Model,
+        settings: GrammarSettings,
+        reasoning_end: Option<&str>,
+    ) -> Result<Self, ExchangeError> {
         let token = |text: &str| {
             let token = model.tokenizer.token_id(text);
-            token.with_context(|| format!("reasoning-end: accepted: one token of the tokenizer; found: {text:?}"))
+            token.ok_or_else(|| ExchangeError::NoSuchToken { text: text.to_owned() })
         };
         let reasoning_end = reasoning_end.map(token).transpose()?;
         Ok(Self { model, settings, reasoning_end, factory: OnceCell::new(), compiled: RefCell::default() })
     }
 
     /// What the output after `prompt` has to follow.
+    ///
+    /// # Errors
+    /// If the grammar library has no such grammar.
     pub fn compile(&self, output: &OutputConstraint, prompt: &[TokenId]) -> Result<OutputGrammar, RequestFault> {
         let OutputConstraint { field, constraint } = output;
         let fault =
