@@ -161,7 +161,7 @@ fn a_patch_fails_when_its_origin_moved() {
     let repository = repository(folder.path(), "a.cu", "one");
     let manifest = folder.path().join("carried.toml");
     let state = |commit: &str, blob: &str| {
-        let patch = "[[patch]]\nname = \"bound\"\norigin = \"repository\"\nfile = \"a.cu\"\n".to_owned();
+        let patch = "[[patch]]\nname = \"bound\"\norigin = \"repository\"\nfile = \"a.cu\"\n";
         fs::write(&manifest, format!("{patch}commit = \"{commit}\"\ngit-blob-sha1 = \"{blob}\"\n")).unwrap();
     };
     let check = |status: i32| found(status, &capture, &["--patches", manifest.to_str().unwrap()]);
