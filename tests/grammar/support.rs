@@ -10,7 +10,7 @@ use stepscope::types::TokenId;
 
 /// A tokenizer with what compiles grammars for it.
 pub struct Vocabulary {
-    pub tokenizer: Tokenizer,
+    pub tokenizer: std::sync::Arc<Tokenizer>,
     pub size: usize,
     pub factory: GrammarFactory,
 }

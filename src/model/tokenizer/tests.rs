@@ -13,7 +13,7 @@ fn model(synthetic: &SyntheticModel) -> Model {
     Model::load(&path).expect("a valid model")
 }
 
-static TOKENIZER: LazyLock<Tokenizer> = LazyLock::new(|| model(&SyntheticModel::llama(1)).tokenizer);
+static TOKENIZER: LazyLock<std::sync::Arc<Tokenizer>> = LazyLock::new(|| model(&SyntheticModel::llama(1)).tokenizer);
 
 #[test]
 fn tokens_stand_for_their_bytes() {
