@@ -198,7 +198,7 @@ const RECORDED_TOKENS: usize = 15 * 4 * SEGMENT_STEPS;
 /// What recording costs a plain decode, by tier: short segments with and without it take turns in one engine, and the
 /// four of off-on-on-off (or its mirror) make one ratio, in which whatever drifts evenly cancels.
 fn recording(path: &Path, model: &Model) -> Result<(), Failure> {
-    let tokenizer = Arc::new(Model::load(path)?.tokenizer);
+    let tokenizer = Model::load(path)?.tokenizer;
     println!(
         "cost of recording a decode step, 1 engine thread, {} ratios of {} steps on and off each:",
         RECORDED_REQUESTS * RECORDED_TOKENS / (4 * SEGMENT_STEPS),
