@@ -23,11 +23,12 @@ fn main() -> io::Result<()> {
     for folder in COMPUTING.iter().map(|folder| root.join(folder)).filter(|folder| folder.is_dir()) {
         collect(&folder, &mut files)?;
     }
-    files.sort();
     let mut text = format!("pub(super) const REVISION: Option<(&str, bool)> = {:?};\n", revision(&root));
     text.push_str("pub(super) const SOURCES: &[(&str, &[u8])] = &[\n");
+    let name = |file: &PathBuf| file.strip_prefix(&root).unwrap_or(file).to_string_lossy().replace('\\', "/");
+    files.sort_by_key(name);
     for file in &files {
-        let name = file.strip_prefix(&root).unwrap_or(file).to_string_lossy().replace('\\', "/");
+        let name = name(file);
         let _ = writeln!(text, "    ({name:?}, include_bytes!({:?})),", file.display().to_string());
     }
     text.push_str("];\n");

@@ -172,6 +172,7 @@ fn line(
     fault: Option<Fault>,
 ) -> Result<Line, GateError> {
     let mut comparison = Comparison::default();
+    let mut legal = Vec::new();
     for temperature in TEMPERATURES {
         for plant in PLANTS {
             let jobs = jobs(Some(plant), temperature, grammar);
@@ -181,9 +182,6 @@ fn line(
             for place in PLACES {
                 let found = trails(fixture, &jobs, Some((plant, place)), &answers, speculation, fault)?;
                 let told = format!("{}, token {place}, temperature {temperature}", plant.told());
-                if speculation.drafts > 0 && fault.is_none() && matches!(plant, Plant::TwoTokens) {
-                    comparison.tried_both(&found);
-                }
                 let mut requests: Vec<_> = jobs.iter().zip(clean.iter().zip(&found)).enumerate().collect();
                 requests.swap(0, PLANTED);
                 for (index, (job, (clean, found))) in requests {
@@ -194,8 +192,12 @@ fn line(
                     }
                     plain(&mut comparison, fixture, job, found, speculation.rule, &told);
                 }
+                legal.extend(found.into_iter().filter(|_| matches!(plant, Plant::TwoTokens)));
             }
         }
+    }
+    if speculation.drafts > 0 && fault.is_none() {
+        comparison.tried_both(&legal);
     }
     Ok(comparison.line(Gate::Validity, fault, name))
 }

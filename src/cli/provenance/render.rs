@@ -45,7 +45,13 @@ impl Report<'_> {
         }
         for Checked { patch, standing } in self.patches.into_iter().flatten() {
             writeln!(out)?;
-            writeln!(out, "patch {}, from {} ({})", shown(&patch.name), shown(&patch.origin), shown(&patch.reference))?;
+            writeln!(
+                out,
+                "patch {}, from {} ({})",
+                shown(&patch.name),
+                shown(&patch.origin),
+                shown(patch.reference())
+            )?;
             for standing in standing {
                 let of = match &patch.file {
                     Some(file) if standing.of.name() != "commit" => {
@@ -156,7 +162,7 @@ fn patch_json(Checked { patch, standing }: &Checked) -> Value {
     json!({
         "name": patch.name,
         "origin": patch.origin,
-        "reference": patch.reference,
+        "reference": patch.reference(),
         "file": patch.file,
         "checked": checked.collect::<Vec<_>>(),
     })

@@ -23,19 +23,14 @@ pub struct Patch {
     pub name: String,
     /// The repository it was taken from: a path, relative ones from the manifest's folder, or a URL.
     pub origin: String,
-    /// The branch, pull request or other reference there; `HEAD` if it is left out.
-    #[serde(default = "head")]
-    pub reference: String,
+    /// The branch, pull request or other reference there, if one is named.
+    reference: Option<String>,
     /// The file that it changes, by its path in the repository.
     pub file: Option<String>,
     /// The commit that the reference stood at.
     pub commit: Option<String>,
     /// Git's hash of the file at that commit.
     pub git_blob_sha1: Option<String>,
-}
-
-fn head() -> String {
-    "HEAD".to_owned()
 }
 
 /// Why a manifest cannot be used.
@@ -132,6 +127,11 @@ impl Manifest {
 }
 
 impl Patch {
+    /// The branch, pull request or other reference; `HEAD` if none is named.
+    pub fn reference(&self) -> &str {
+        self.reference.as_deref().unwrap_or("HEAD")
+    }
+
     fn check(&self) -> Result<(), (&'static str, String)> {
         let is_hash =
             |hex: &String| [40, 64].contains(&hex.len()) && hex.bytes().all(|digit| digit.is_ascii_hexdigit());
@@ -140,7 +140,7 @@ impl Patch {
         }
         // Git would take it for an option.
         if let Some(wrong) =
-            [&self.origin, &self.reference].into_iter().find(|text| text.starts_with('-') || text.is_empty())
+            [&self.origin, self.reference()].into_iter().find(|text| text.starts_with('-') || text.is_empty())
         {
             return Err(("an origin and a reference that do not begin with `-`", format!("{wrong:?}")));
         }
@@ -172,7 +172,7 @@ pub fn stand(patch: &Patch, folder: &Path) -> Vec<Standing> {
         .map(|(of, stated)| {
             let now = match (of, patch.is_remote()) {
                 (StandingOf::Commit, true) => {
-                    git::remote_head(&patch.origin, &patch.reference).map_err(|error| error.to_string())
+                    git::remote_head(&patch.origin, patch.reference()).map_err(|error| error.to_string())
                 }
                 (StandingOf::File, true) => Err(
                     "a repository that is not on this machine does not tell the hashes of its files: clone it, or state `commit`"
@@ -188,13 +188,13 @@ pub fn stand(patch: &Patch, folder: &Path) -> Vec<Standing> {
 
 fn local_commit(patch: &Patch, folder: &Path) -> Result<Option<String>, String> {
     let repository = reached(patch, folder)?;
-    let wanted = format!("{}^{{commit}}", patch.reference);
+    let wanted = format!("{}^{{commit}}", patch.reference());
     found(git::ask_line(&repository, &["rev-parse", "--verify", "--quiet", &wanted]))
 }
 
 fn local_file(patch: &Patch, folder: &Path) -> Result<Option<String>, String> {
     let repository = reached(patch, folder)?;
-    let wanted = format!("{}:{}", patch.reference, patch.file.as_deref().unwrap_or_default());
+    let wanted = format!("{}:{}", patch.reference(), patch.file.as_deref().unwrap_or_default());
     found(git::ask_line(&repository, &["rev-parse", "--verify", "--quiet", &wanted]))
 }
 
@@ -219,8 +219,8 @@ mod tests {
     use super::*;
 
     fn patch(origin: &str) -> Patch {
-        let (name, reference) = ("a".to_owned(), "HEAD".to_owned());
-        Patch { name, origin: origin.to_owned(), reference, file: None, commit: None, git_blob_sha1: None }
+        let name = "a".to_owned();
+        Patch { name, origin: origin.to_owned(), reference: None, file: None, commit: None, git_blob_sha1: None }
     }
 
     #[test]

@@ -122,7 +122,11 @@ impl Drafting {
 }
 
 /// Drafts for the gate's sequences; a draft depends on its position and on the token before it.
-struct ComposingDrafter(Drafting);
+struct ComposingDrafter {
+    drafting: Drafting,
+    /// Another one for each set of draws, or their distances from the target would go together.
+    key: u64,
+}
 
 impl Drafter for ComposingDrafter {
     fn propose(&mut self, sequences: &[DraftContext<'_>]) -> Result<Vec<Vec<Draft>>, BackendError> {
@@ -130,7 +134,7 @@ impl Drafter for ComposingDrafter {
             let mut before = context.tokens.last().copied().unwrap_or(TokenId(0));
             let draft = |index: usize| {
                 let place = [(context.tokens.len() + index) as u32, context.sequence.request.0 as u32, 0];
-                let draft = self.0.draft(before, unit(DRAFT_KEY, place));
+                let draft = self.drafting.draft(before, unit(self.key, place));
                 before = draft.token;
                 draft
             };
@@ -299,7 +303,8 @@ impl Case<'_> {
             speculation,
             fault: self.fault,
         };
-        let trails = bench.run(Box::new(backend), Box::new(ComposingDrafter(self.drafting)), &jobs)?;
+        let drafter = ComposingDrafter { drafting: self.drafting, key: DRAFT_KEY + seed };
+        let trails = bench.run(Box::new(backend), Box::new(drafter), &jobs)?;
         Ok(Sample::of(&jobs, &trails))
     }
 
