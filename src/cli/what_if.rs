@@ -102,7 +102,10 @@ pub fn run(options: &Options) -> anyhow::Result<Outcome> {
     let control = bench.control(&asked)?;
     let recording = CaptureRecording::new(reader);
     let names = [options.capture.display().to_string(), "the run that repeats it".to_owned()];
-    let (compared, mut missing) = compare([&names[0], &names[1]], &recording, &control, sequence)?;
+    // A client's id goes before a number, which another client may have given.
+    let number = sequence.request.0.to_string();
+    let of = (admission.client_id.as_deref().unwrap_or(&number), sequence);
+    let (compared, mut missing) = compare([&names[0], &names[1]], &recording, &control, of)?;
     let mut report = Report {
         options,
         changes: &changes,
@@ -133,7 +136,7 @@ pub fn run(options: &Options) -> anyhow::Result<Outcome> {
     let answer = |path: &Path| anyhow::Ok(Answer::of(&CaptureReader::open(path)?, sequence, tokenizer)?);
     let answers = [answer(&bench.control_path)?, answer(&bench.changed_path)?];
     let changed = CaptureRecording::new(CaptureReader::open(&bench.changed_path)?);
-    let (parted, more) = compare(["the run as recorded", "the changed run"], &control, &changed, sequence)?;
+    let (parted, more) = compare(["the run as recorded", "the changed run"], &control, &changed, of)?;
     missing.extend(more);
     let offset = offset(&place, options.step, &control, sequence)?;
     if let Some(Parting::Tokens { index, .. }) = &parted.parting {
@@ -245,10 +248,10 @@ fn compare(
     names: [&str; 2],
     a: &CaptureRecording,
     b: &CaptureRecording,
-    sequence: SequenceId,
+    (request, sequence): (&str, SequenceId),
 ) -> anyhow::Result<(Sequence, Vec<String>)> {
     let captures = [Capture { name: names[0], recording: a }, Capture { name: names[1], recording: b }];
-    let Diff { sequences, missing, .. } = diff(captures, Some(&format!("{}", sequence.request.0)))?;
+    let Diff { sequences, missing, .. } = diff(captures, Some(request))?;
     let found = sequences.into_iter().find(|found| found.choice == sequence.choice.0);
     let found = found.with_context(|| format!("{} and {}: {}", names[0], names[1], missing.join("; ")))?;
     Ok((found, missing))

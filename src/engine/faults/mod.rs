@@ -1,6 +1,6 @@
 //! Planted faults: the one place where the engine does something wrong on purpose.
 //!
-//! A fault is named, is switched on by `record --inject` alone (`what-if` repeats such a run), and is written into the capture's header. Without one
+//! A fault is named, is switched on by `record --inject` and by `what-if`, which repeats such a run, and is written into the capture's header. Without one
 //! every function here gives back what it was given. No request can switch a fault on.
 
 mod backend;
