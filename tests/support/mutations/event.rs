@@ -12,10 +12,15 @@ fn _every_field(event: EventRecord) {
     let EventRecord { time_ns: _, kind: _, request: _, choice: _, step: _, message: _ } = event;
 }
 
-/// Changes the first event; findings stand at the step that it was about.
+/// Whether it is an event of a step: what is only a remark on a request is not re-computed.
+fn is_of_step(record: &Record) -> bool {
+    matches!(record, Record::Event(EventRecord { step: Some(_), .. }))
+}
+
+/// Changes the first event of a step; findings stand at that step.
 fn of_event(field: &'static str, change: impl Fn(&mut EventRecord) + 'static) -> Mutation {
     mutation(field, Finding(Commit), move |records| {
-        let event = records.iter_mut().find_map(|record| match record {
+        let event = records.iter_mut().find(|record| is_of_step(record)).and_then(|record| match record {
             Record::Event(event) => Some(event),
             _ => None,
         });
@@ -36,7 +41,7 @@ pub fn table() -> Vec<Mutation> {
         of_event("event.step, unknown", |event| event.step = None),
         of_event("event.message", |event| event.message.push('!')),
         mutation("an event that is gone", Finding(Commit), |records| {
-            let index = records.iter().position(|record| matches!(record, Record::Event(_))).expect("there is one");
+            let index = records.iter().position(is_of_step).expect("there is one");
             match records.remove(index) {
                 Record::Event(event) => Place { request: event.request, step: event.step },
                 _ => unreachable!("it is an event"),
