@@ -1,7 +1,7 @@
 //! The server: an OpenAI-compatible API on the engine, with the recorder inside.
 //!
 //! Three kinds of threads, and channels between them. A connection reads a request and writes its answer; the
-//! [`clerk`] prepares requests, one after the other; the [`worker`] owns the engine, and nothing else touches it. A request goes
+//! `clerk` prepares requests, one after the other; the `worker` owns the engine, and nothing else touches it. A request goes
 //! connection, clerk, worker; what the steps bring goes back to its connection. A client that goes away drops its end of the
 //! channel, which the worker sees before the next step.
 
